@@ -1,0 +1,1 @@
+//! A busy-aware session pool.

@@ -1,0 +1,1 @@
+//! MCP transports, and one client session over them.

@@ -1,0 +1,68 @@
+//! The seam between a session and what carries its messages.
+
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+
+use crate::{error::Error, jsonrpc::RequestId, revision::Revision};
+
+/// A future that is boxed because [`Transport`] is used as an object.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// A message on its way to the server.
+#[derive(Debug, Clone)]
+pub struct Outgoing {
+    /// One JSON-RPC message, without a trailing newline and without raw newlines in it.
+    pub bytes: Bytes,
+    /// The id, if the message is a request of ours.
+    pub request: Option<RequestId>,
+}
+
+/// What a transport tells its session.
+///
+/// For each request that was sent: any number of `Message`s, then it is settled by its answer (a `Message`),
+/// by `Failed`, or by `Ended`. `Ended` is the last thing a transport ever says.
+#[derive(Debug)]
+pub enum Incoming {
+    /// One JSON-RPC message, the bytes that came.
+    Message(Bytes),
+    /// The last byte of this request was written: from here on the server may run it.
+    Written(RequestId),
+    /// This request failed alone; the connection goes on.
+    Failed(RequestId, Error),
+    /// The connection is gone, with the reason.
+    Ended(Error),
+}
+
+/// Where a transport delivers. It is called from the transport's reader and must not block.
+pub trait Receiver: Send + Sync + 'static {
+    /// Takes what came.
+    fn receive(&self, incoming: Incoming);
+}
+
+/// What carries the messages of one session.
+///
+/// A transport value carries one session and is never reused for another.
+pub trait Transport: std::fmt::Debug + Send + Sync + 'static {
+    /// Connects and starts to read. Called once, before anything is sent; on an error nothing stays open.
+    /// Dropping the future gives up and leaves nothing behind.
+    fn start(&self, receiver: Arc<dyn Receiver>) -> BoxFuture<'_, Result<(), Error>>;
+
+    /// Takes a message for sending; never waits. Whatever becomes of it is told to the receiver.
+    fn send(&self, message: Outgoing);
+
+    /// The handshake succeeded with this revision: HTTP sends it as a header from now on.
+    fn negotiated(&self, revision: Revision);
+
+    /// Nobody waits for this request any more: what is done for it alone stops.
+    fn abandon(&self, request: RequestId);
+
+    /// Ends the connection in good order within the limit; whatever stays after it is cut.
+    /// May be called more than once and together with anything else.
+    fn close(&self, limit: Duration) -> BoxFuture<'_, ()>;
+
+    /// The process id of the server, where it is a child of ours that has not been reaped.
+    fn pid(&self) -> Option<u32> {
+        None
+    }
+}
