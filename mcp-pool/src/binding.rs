@@ -19,8 +19,8 @@ impl From<u128> for Fingerprint {
 /// A server as one domain sees it, in one configuration.
 ///
 /// It is *current* until the server's fingerprint changes or the server is removed; from then on it is *stale* for
-/// ever, also if the same configuration comes back, because that begins a new epoch. It belongs to the pool that
-/// gave it.
+/// ever, also if the same configuration comes back, because that begins a new epoch. So nothing has to be remembered
+/// of a server that was removed. It belongs to the pool that gave it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Binding {
     pub(crate) slot: u32,

@@ -1,14 +1,75 @@
-//! A busy-aware session pool.
+//! A pool of sessions that knows which of them are busy: capacity pressure takes idle sessions only and never cuts a
+//! call in flight, and an explicit close still is immediate.
+//!
+//! It knows no protocol. A session is anything that can be told to close ([`Session`]), pooled under a domain, a server
+//! and a scope ([`Key`]): whose it is, what it is connected to, and for which conversation.
+//!
+//! ```
+//! # use std::convert::Infallible;
+//! # use mcp_pool::{Key, Limits, Pool, Session};
+//! # #[derive(Clone)] struct Browser;
+//! # impl Browser {
+//! #     async fn open() -> Result<Self, Infallible> { Ok(Self) }
+//! #     async fn visit(&self, _: &str) {}
+//! # }
+//! # impl Session for Browser { fn retire(&self) {} async fn closed(&self) {} }
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), mcp_pool::AcquireError<Infallible>> {
+//! let pool: Pool<Key, Browser, Infallible> = Pool::new(Limits { capacity: 64, ..Limits::default() });
+//! // Which configuration of the server is the current one: a digest of all that makes its connection.
+//! let binding = pool.ensure_binding(&"deployment".into(), &"browser".into(), 0xC0FFEE_u64);
+//! let key = Key::new("deployment", "browser", "conversation 7");
+//!
+//! let lease = pool.acquire(&key, &binding, Browser::open).await?; // opens it, or has the one that is there
+//! lease.session().visit("https://example.org").await; // busy: nothing but an explicit close takes it away
+//! drop(lease); // idle again, and open for the conversation's next call
+//!
+//! pool.close_scope(&key.domain, &key.scope).await; // the conversation is over
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # The rules
+//!
+//! | when | then |
+//! | --- | --- |
+//! | a key's session is live | it is had, busy or not, and takes no new slot |
+//! | a key's session is opening | whoever comes joins: one opening, one answer for all |
+//! | neither, and every slot is busy | [`Capacity`](AcquireError::Capacity), before anything opens |
+//! | neither, and a slot is free or idle | it is opened, at most [`openings`](Limits::openings) at a time, in order; asked again whether there is room when its turn comes |
+//! | it has opened | it takes a free slot, or that of the least recently used idle session of all domains, which is closed before anybody has the new one |
+//! | it has opened and every slot became busy | all who wait get `Capacity`, and it is closed |
+//! | opening fails or panics | all who wait get the error; no session lost its slot for it |
+//! | who began the opening goes away | it stays with those who joined; if nobody is left, it is cancelled |
+//! | a call runs | its [`Lease`] keeps its session, and no other, from being evicted, until it is dropped: after an answer, an error, a timeout, a cancel or a panic |
+//! | an explicit close, or a changed configuration | all that is meant, busy or not, holds no slot any more and is told at once; the returned [`Closing`] waits for it, at most [`close_limit`](Limits::close_limit) for each |
+//! | it is closed while it opens | it never comes to life: all who wait get [`Closed`](AcquireError::Closed), or [`Stale`](AcquireError::Stale) if its configuration went |
+//! | a session is found dead | [`evict`](Pool::evict) takes it out by its [`SessionId`], and so never the one that replaced it |
+//! | a server's configuration changes or goes | its [`Binding`] is stale for ever and opens nothing; other servers and domains are untouched |
+//! | the last [`Pool`] is dropped | everything is told to close |
+//!
+//! A [`Handle`] names a session without keeping it: [`begin`](Handle::begin) makes a lease of it, or says
+//! [`Detached`] where the session is no longer pooled, and then the call has not reached it.
+//!
+//! # Inside
+//!
+//! The [`registry`] decides and waits for nothing; it can be used alone. Around it, the pool runs openings and closings
+//! as tokio tasks behind one lock, which is held for the steps of a decision only: those are the same few at every
+//! size, and no session's code runs under it but its `clone`.
 #![forbid(unsafe_code)]
 
-pub mod binding;
-pub mod key;
-pub mod lease;
-pub mod pool;
+mod binding;
+mod closing;
+mod key;
+mod lease;
+mod pool;
 pub mod registry;
 mod slab;
+mod tasks;
 
 pub use binding::{Binding, Changes, Fingerprint};
+pub use closing::Closing;
 pub use key::{Key, Part, PoolKey, SessionId};
 pub use lease::{Detached, Handle, Lease};
-pub use pool::{AcquireError, Closing, Counters, Limits, Pool, Session};
+pub use pool::{AcquireError, Counters, Limits, Pool, Session};
+pub use registry::Tally;

@@ -1,0 +1,446 @@
+//! The part that waits: openings and closings as tasks, and telling everybody what the registry decided.
+
+use std::{
+    any::Any,
+    collections::HashMap,
+    future::{Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::Poll,
+    time::Duration,
+};
+
+use tokio::{
+    runtime::Handle as Runtime,
+    sync::{Notify, Semaphore, watch},
+    time::timeout,
+};
+
+use crate::{
+    binding::Binding,
+    closing::{Closing, Progress},
+    key::{PoolKey, SessionId},
+    lease::{Lease, Owner, Pin},
+    pool::{AcquireError, Limits, Session},
+    registry::{Promotion, Registry, Retired, Target},
+};
+
+/// What a pool, its tasks and its leases have in common.
+pub(crate) struct Shared<K: PoolKey, S, E> {
+    /// Held for the steps of one decision: never while anything is awaited, and never while code of the user's runs,
+    /// but for the traits of its keys and the clone of its session.
+    pub(crate) state: Mutex<State<K, S, E>>,
+    pub(crate) runtime: Runtime,
+    pub(crate) openings: Semaphore,
+    pub(crate) closings: Semaphore,
+    pub(crate) close_limit: Duration,
+}
+
+pub(crate) struct State<K: PoolKey, S, E> {
+    pub(crate) registry: Registry<K, Arc<Opening<E>>, S>,
+    pub(crate) shut: bool,
+    /// The tasks under way, for those who want to see all of them over.
+    tasks: HashMap<u64, Progress>,
+    next_task: u64,
+    pub(crate) closing: usize,
+    pub(crate) panicked: u64,
+    pub(crate) overdue: u64,
+}
+
+impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> State<K, S, E> {
+    pub(crate) fn begin(&mut self, id: SessionId, owner: Arc<dyn Owner<S>>) -> Option<Lease<S>> {
+        if !self.registry.pin(id) {
+            return None;
+        }
+        let (session, fresh) = self.registry.give(id)?;
+        Some(Lease {
+            session: session.clone(),
+            fresh,
+            pin: Pin { id, owner },
+        })
+    }
+
+    /// Why a session of this binding that was there a moment ago is not there any more.
+    pub(crate) fn gone(&self, binding: Binding) -> AcquireError<E> {
+        if self.registry.is_current(binding) {
+            AcquireError::Closed
+        } else {
+            AcquireError::Stale
+        }
+    }
+}
+
+impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Shared<K, S, E> {
+    pub(crate) fn new(runtime: Runtime, limits: &Limits) -> Self {
+        let state = State {
+            registry: Registry::new(limits.capacity),
+            shut: false,
+            tasks: HashMap::new(),
+            next_task: 0,
+            closing: 0,
+            panicked: 0,
+            overdue: 0,
+        };
+        let places = |limit: usize| Semaphore::new(limit.clamp(1, Semaphore::MAX_PERMITS));
+        Self {
+            state: Mutex::new(state),
+            runtime,
+            openings: places(limits.openings),
+            closings: places(limits.closings),
+            close_limit: limits.close_limit,
+        }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, State<K, S, E>> {
+        // Nothing that can panic leaves the state half changed.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes something out of the registry and sees to its end: everybody who has to do with it is told before this
+    /// returns, and only then does anything begin to wait.
+    pub(crate) fn take_out<T>(
+        self: &Arc<Self>,
+        why: AcquireError<E>,
+        take: impl FnOnce(&mut State<K, S, E>) -> (T, Vec<Retired<Arc<Opening<E>>, S>>),
+    ) -> (T, Closing) {
+        let mut state = self.lock();
+        let (taken, retired) = take(&mut state);
+        let departures: Vec<_> = retired
+            .into_iter()
+            .map(|retired| Departure::of(retired, self, &mut state))
+            .collect();
+        drop(state);
+        for departure in &departures {
+            departure.tell(&why);
+        }
+        let victims = departures.len();
+        let tasks = departures
+            .into_iter()
+            .filter_map(|departure| departure.begin(self))
+            .collect();
+        (taken, Closing::of(victims, tasks, self.close_limit))
+    }
+
+    pub(crate) fn close_all(self: &Arc<Self>, shut: bool) -> Closing {
+        let (earlier, mut closing) = self.take_out(AcquireError::Closed, |state| {
+            state.shut |= shut;
+            let earlier = state.tasks.values().cloned().collect();
+            (earlier, state.registry.close(Target::All))
+        });
+        closing.wait_also_for(earlier, self.close_limit);
+        closing
+    }
+
+    /// Closes a session that was told already, in a task of its own.
+    fn close(self: &Arc<Self>, task: Task<K, S, E>, id: SessionId, session: S) {
+        self.runtime.spawn(async move {
+            let shared = task.shared.clone();
+            let _turn = shared.closings.acquire().await;
+            match timeout(shared.close_limit, contain(|| session.closed())).await {
+                Ok(Ok(())) => tracing::debug!(session = id.get(), "session closed"),
+                Ok(Err(message)) => {
+                    tracing::warn!(session = id.get(), %message, "closing the session panicked");
+                }
+                Err(_) => {
+                    shared.lock().overdue += 1;
+                    tracing::warn!(session = id.get(), limit = ?shared.close_limit, "closing the session was given up at the limit");
+                }
+            }
+            drop(task);
+        });
+    }
+}
+
+impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Owner<S> for Shared<K, S, E> {
+    fn begin(self: Arc<Self>, id: SessionId) -> Option<Lease<S>> {
+        let owner = self.clone();
+        self.lock().begin(id, owner)
+    }
+
+    fn leave(&self, id: SessionId) {
+        let abandoned = self.lock().registry.leave(id);
+        if let Some(opening) = abandoned.and_then(|retired| retired.opening) {
+            opening.stop(AcquireError::Closed);
+        }
+    }
+}
+
+/// A creation under way, as all who have to do with it see it.
+pub(crate) struct Opening<E> {
+    /// The answer to all who wait, once there is one; the first word counts.
+    answer: watch::Sender<Option<Result<(), AcquireError<E>>>>,
+    /// Nobody needs it any more: stop.
+    cancel: Notify,
+    /// Of the task that opens it.
+    progress: Progress,
+}
+
+impl<E: Clone> Opening<E> {
+    pub(crate) fn new(progress: Progress) -> Self {
+        Self {
+            answer: watch::Sender::new(None),
+            cancel: Notify::new(),
+            progress,
+        }
+    }
+
+    fn settle(&self, answer: Result<(), AcquireError<E>>) {
+        self.answer.send_if_modified(|settled| {
+            let first = settled.is_none();
+            if first {
+                *settled = Some(answer);
+            }
+            first
+        });
+    }
+
+    /// Nobody is to get it.
+    fn stop(&self, why: AcquireError<E>) {
+        self.settle(Err(why));
+        self.cancel.notify_one();
+    }
+
+    pub(crate) async fn answer(&self) -> Result<(), AcquireError<E>> {
+        let mut answer = self.answer.subscribe();
+        let answer = answer.wait_for(Option::is_some).await;
+        answer
+            .ok()
+            .and_then(|answer| answer.clone())
+            .unwrap_or(Err(AcquireError::Closed))
+    }
+}
+
+/// A task of the pool, registered for as long as it runs, however it ends.
+pub(crate) struct Task<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> {
+    shared: Arc<Shared<K, S, E>>,
+    number: u64,
+    closing: bool,
+    progress: watch::Sender<bool>,
+}
+
+impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Task<K, S, E> {
+    pub(crate) fn register(
+        shared: &Arc<Shared<K, S, E>>,
+        state: &mut State<K, S, E>,
+        progress: watch::Sender<bool>,
+    ) -> Self {
+        let number = state.next_task;
+        state.next_task += 1;
+        state.tasks.insert(number, progress.subscribe());
+        Self {
+            shared: shared.clone(),
+            number,
+            closing: false,
+            progress,
+        }
+    }
+
+    /// From here on it closes a session.
+    fn closes(&mut self, state: &mut State<K, S, E>) {
+        self.closing = true;
+        state.closing += 1;
+        self.is_bounded();
+    }
+
+    fn is_bounded(&self) {
+        self.progress.send_replace(true);
+    }
+}
+
+impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Drop for Task<K, S, E> {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.tasks.remove(&self.number);
+        state.closing -= usize::from(self.closing);
+    }
+}
+
+/// What left the registry, on its way to its end.
+struct Departure<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> {
+    id: SessionId,
+    opening: Option<Arc<Opening<E>>>,
+    session: Option<(S, Task<K, S, E>)>,
+}
+
+impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Departure<K, S, E> {
+    /// Its closing is registered in the same step that took it out, so that it is never out of sight.
+    fn of(
+        retired: Retired<Arc<Opening<E>>, S>,
+        shared: &Arc<Shared<K, S, E>>,
+        state: &mut State<K, S, E>,
+    ) -> Self {
+        let session = retired.session.map(|session| {
+            let mut task = Task::register(shared, state, watch::Sender::new(false));
+            task.closes(state);
+            (session, task)
+        });
+        Self {
+            id: retired.id,
+            opening: retired.opening,
+            session,
+        }
+    }
+
+    fn tell(&self, why: &AcquireError<E>) {
+        if let Some(opening) = &self.opening {
+            opening.stop(why.clone());
+        }
+        if let Some((session, _)) = &self.session {
+            tell(session);
+        }
+    }
+
+    /// Begins its closing, if it is open. Returns what to wait for.
+    fn begin(self, shared: &Arc<Shared<K, S, E>>) -> Option<Progress> {
+        match self.session {
+            Some((session, task)) => {
+                let progress = task.progress.subscribe();
+                shared.close(task, self.id, session);
+                Some(progress)
+            }
+            None => self.opening.map(|opening| opening.progress.clone()),
+        }
+    }
+}
+
+/// The task that opens a session and brings it into the registry. However it ends, those who wait are answered.
+pub(crate) struct Creation<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> {
+    pub(crate) id: SessionId,
+    pub(crate) opening: Arc<Opening<E>>,
+    pub(crate) task: Option<Task<K, S, E>>,
+    pub(crate) shared: Arc<Shared<K, S, E>>,
+}
+
+impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Creation<K, S, E> {
+    pub(crate) async fn run<F, O>(mut self, open: F)
+    where
+        F: FnOnce() -> O + Send + 'static,
+        O: Future<Output = Result<S, E>> + Send + 'static,
+    {
+        let opened = tokio::select! {
+            biased;
+            () = self.opening.cancel.notified() => None,
+            opened = self.open(open) => opened,
+        };
+        if let Some(task) = &self.task {
+            task.is_bounded();
+        }
+        match opened {
+            // It left the registry, and all were told by whoever took it out.
+            None => {}
+            Some(Err(error)) => self.fail(error),
+            Some(Ok(session)) => self.promote(session).await,
+        }
+    }
+
+    /// Waits for its turn, asks again whether there is room, and opens. `None` if it is not to open any more.
+    async fn open<F, O>(&self, open: F) -> Option<Result<S, AcquireError<E>>>
+    where
+        F: FnOnce() -> O,
+        O: Future<Output = Result<S, E>>,
+    {
+        let _turn = self.shared.openings.acquire().await;
+        let readmitted = self.shared.lock().registry.readmit(self.id);
+        if let Err((full, _)) = readmitted? {
+            return Some(Err(full.into()));
+        }
+        Some(match contain(open).await {
+            Ok(opened) => opened.map_err(AcquireError::Open),
+            Err(message) => {
+                self.shared.lock().panicked += 1;
+                tracing::error!(session = self.id.get(), %message, "opening the session panicked");
+                Err(AcquireError::Panicked { message })
+            }
+        })
+    }
+
+    fn fail(&self, error: AcquireError<E>) {
+        // Out of the registry first: whoever hears the error may try again at once.
+        let _opening = self.shared.lock().registry.fail(self.id);
+        self.opening.settle(Err(error));
+    }
+
+    async fn promote(&mut self, session: S) {
+        let (promotion, closing) = self.shared.take_out(AcquireError::Closed, |state| {
+            let mut promotion = state.registry.promote(self.id, session);
+            let victim = match &mut promotion {
+                Promotion::Promoted { victim } => victim.take(),
+                _ => None,
+            };
+            (promotion, victim.into_iter().collect())
+        });
+        match promotion {
+            Promotion::Promoted { .. } => {
+                if closing.victims() > 0 {
+                    tracing::debug!(session = self.id.get(), "an idle session made room");
+                }
+                // The victim's own bound counts from its turn; those who wait here are not held up by the queue too.
+                let _ = timeout(self.shared.close_limit, closing).await;
+                let arrived = self.shared.lock().registry.arrived(self.id);
+                if arrived.is_some() {
+                    self.opening.settle(Ok(()));
+                }
+            }
+            Promotion::Full { full, session, .. } => {
+                tell(&session);
+                self.opening.settle(Err(full.into()));
+                self.dispose(session);
+            }
+            Promotion::Gone { session } => {
+                tell(&session);
+                self.dispose(session);
+            }
+        }
+    }
+
+    /// Closes what it opened for nobody. Its own end is then that of the closing.
+    fn dispose(&mut self, session: S) {
+        if let Some(mut task) = self.task.take() {
+            task.closes(&mut self.shared.lock());
+            self.shared.close(task, self.id, session);
+        }
+    }
+}
+
+impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Drop for Creation<K, S, E> {
+    /// What is left to do if the task was cut off, because the runtime ended or something in it panicked on its way out.
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        let left = state.registry.fail(self.id);
+        let left = left.or_else(|| state.registry.arrived(self.id));
+        drop(state);
+        if left.is_some() {
+            self.opening.settle(Err(AcquireError::Closed));
+        }
+    }
+}
+
+/// Tells a session to close. One that panics at it must not keep the others from being told.
+fn tell<S: Session>(session: &S) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| session.retire())) {
+        let message = message_of(&*panic);
+        tracing::warn!(%message, "telling the session to close panicked");
+    }
+}
+
+/// Runs a future of the user's, and turns a panic of it into what it said.
+async fn contain<O: Future>(make: impl FnOnce() -> O) -> Result<O::Output, Arc<str>> {
+    let future = catch_unwind(AssertUnwindSafe(make)).map_err(|panic| message_of(&*panic))?;
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
+        match polled {
+            Ok(polled) => polled.map(Ok),
+            Err(panic) => Poll::Ready(Err(message_of(&*panic))),
+        }
+    })
+    .await
+}
+
+fn message_of(panic: &(dyn Any + Send)) -> Arc<str> {
+    let text = panic.downcast_ref::<&str>().copied();
+    text.or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("(no message)")
+        .into()
+}
