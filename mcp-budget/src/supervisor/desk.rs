@@ -1,0 +1,415 @@
+//! What a supervisor knows, and what it decides without waiting.
+
+use std::{collections::VecDeque, error::Error, mem, sync::Arc};
+
+use tokio::{sync::oneshot, time::Instant};
+
+use super::{Connect, Failure, Leave, Live, Options, Status, Unavailable, Why, clock::Clock};
+use crate::{
+    budget::{Action, Attempt, Budget, Outlook, Refusal},
+    time::Timestamp,
+    transition::{Reason, State, Transition},
+};
+
+pub(super) type HomeAnswer<C> = Result<Live<<C as Connect>::Session>, Unavailable>;
+pub(super) type LeaveAnswer<C> = Result<Leave<C>, Unavailable>;
+
+/// The budget, who waits for what, and what is to be done about it.
+///
+/// It is used under a lock and calls nothing foreign: answers go into an outbox and work into [`Orders`], for whoever
+/// holds no lock.
+pub(super) struct Desk<C: Connect> {
+    budget: Budget,
+    clock: Clock,
+    home: Option<(u64, C::Session)>,
+    callers: Vec<Caller<HomeAnswer<C>>>,
+    openers: VecDeque<Caller<LeaveAnswer<C>>>,
+    /// When the first opener may be served; `None` if that depends on something else than time.
+    serve_at: Option<Timestamp>,
+    error: Option<Arc<dyn Error + Send + Sync>>,
+    orders: Orders<C::Session>,
+    outbox: Vec<Delivery<C>>,
+    stop_by: Option<Instant>,
+}
+
+struct Caller<A> {
+    deadline: Option<Timestamp>,
+    /// The generation that it does not want.
+    other_than: Option<u64>,
+    answer: oneshot::Sender<A>,
+}
+
+impl<A> Caller<A> {
+    fn gives_up_before(&self, at: Timestamp) -> bool {
+        self.deadline.is_some_and(|deadline| deadline < at)
+    }
+}
+
+/// An answer on its way to whoever waits for it.
+pub(super) enum Delivery<C: Connect> {
+    Home(oneshot::Sender<HomeAnswer<C>>, HomeAnswer<C>),
+    Leave(
+        oneshot::Sender<LeaveAnswer<C>>,
+        Result<Attempt, Unavailable>,
+    ),
+}
+
+/// Work for the driver.
+pub(super) struct Orders<S> {
+    pub(super) connect: Option<Attempt>,
+    pub(super) probe: Option<(u64, S)>,
+    pub(super) close: Vec<S>,
+    pub(super) transitions: Vec<Transition>,
+    /// When to come again if nothing happens before.
+    pub(super) wake_at: Option<Instant>,
+    /// The generation of the open home session.
+    pub(super) home: Option<u64>,
+    /// It is over.
+    pub(super) stopped: bool,
+}
+
+impl<S> Orders<S> {
+    fn none() -> Self {
+        Self {
+            connect: None,
+            probe: None,
+            close: Vec::new(),
+            transitions: Vec::new(),
+            wake_at: None,
+            home: None,
+            stopped: false,
+        }
+    }
+}
+
+/// An answer now, or a place in the queue.
+pub(super) enum Served<T, A> {
+    Now(T),
+    Later(oneshot::Receiver<A>),
+}
+
+impl<C: Connect> Desk<C> {
+    pub(super) fn new(options: &Options, clock: Clock) -> Self {
+        Self {
+            budget: Budget::new(options.policy.clone(), options.seed),
+            clock,
+            home: None,
+            callers: Vec::new(),
+            openers: VecDeque::new(),
+            serve_at: None,
+            error: None,
+            orders: Orders::none(),
+            outbox: Vec::new(),
+            stop_by: None,
+        }
+    }
+
+    pub(super) fn budget_mut(&mut self) -> &mut Budget {
+        &mut self.budget
+    }
+
+    /// A call wants the home session.
+    pub(super) fn ask_home(
+        &mut self,
+        now: Timestamp,
+        deadline: Option<Instant>,
+        other_than: Option<u64>,
+    ) -> Result<Served<Live<C::Session>, HomeAnswer<C>>, Unavailable> {
+        let deadline = deadline.map(|at| self.clock.at(at));
+        match self.budget.outlook(now) {
+            Outlook::Open { generation } if other_than != Some(generation) => {
+                if let Some(live) = self.live() {
+                    return Ok(Served::Now(live));
+                }
+            }
+            Outlook::Waiting(Some(at)) if deadline.is_some_and(|deadline| deadline < at) => {
+                return Err(self.unavailable_until(now, Why::Waiting, Some(at)));
+            }
+            Outlook::Parked(_) => {
+                self.budget.knock(now);
+                return Err(self.unavailable(now, Why::Parked));
+            }
+            Outlook::Stopped => return Err(self.unavailable(now, Why::Stopped)),
+            Outlook::Open { .. } | Outlook::Connecting | Outlook::Waiting(_) => {}
+        }
+        let (answer, later) = oneshot::channel();
+        self.callers.push(Caller {
+            deadline,
+            other_than,
+            answer,
+        });
+        Ok(Served::Later(later))
+    }
+
+    /// A scope wants leave to open its session.
+    pub(super) fn ask_leave(
+        &mut self,
+        now: Timestamp,
+        deadline: Option<Instant>,
+    ) -> Result<Served<Attempt, LeaveAnswer<C>>, Unavailable> {
+        let deadline = deadline.map(|at| self.clock.at(at));
+        self.openers.retain(|opener| !opener.answer.is_closed());
+        if self.openers.is_empty() {
+            match self.budget.leave(now) {
+                Ok(attempt) => return Ok(Served::Now(attempt)),
+                Err(Refusal::Wait(Some(at))) if deadline.is_some_and(|deadline| deadline < at) => {
+                    return Err(self.unavailable_until(now, Why::Waiting, Some(at)));
+                }
+                Err(Refusal::Wait(_)) => {}
+                Err(Refusal::Parked(_)) => return Err(self.unavailable(now, Why::Parked)),
+                Err(Refusal::Stopped) => return Err(self.unavailable(now, Why::Stopped)),
+            }
+        }
+        let (answer, later) = oneshot::channel();
+        self.openers.push_back(Caller {
+            deadline,
+            other_than: None,
+            answer,
+        });
+        Ok(Served::Later(later))
+    }
+
+    /// The home session is open. `false`: nobody wants it any more, and it is closed.
+    pub(super) fn connected(
+        &mut self,
+        now: Timestamp,
+        generation: u64,
+        session: C::Session,
+    ) -> bool {
+        let wanted = self.budget.opened(now, generation);
+        if wanted {
+            self.home = Some((generation, session));
+        } else {
+            self.orders.close.push(session);
+        }
+        wanted
+    }
+
+    /// The attempt to open the home session failed: all who wait for it are told at once.
+    pub(super) fn attempt_failed(&mut self, now: Timestamp, generation: u64, failure: Failure) {
+        if self.budget.lost(now, generation, failure.loss) {
+            self.error = Some(failure.error);
+            self.observe();
+            let why = if self.is_stopped() {
+                Why::Stopped
+            } else {
+                Why::Failed
+            };
+            self.refuse_callers(now, why);
+        }
+    }
+
+    /// A session is gone. The home session of that generation is closed, and of no other.
+    pub(super) fn lost(&mut self, now: Timestamp, generation: u64, failure: Failure) {
+        if self.budget.lost(now, generation, failure.loss) {
+            self.error = Some(failure.error);
+            self.observe();
+            if let Some((_, session)) = self.home.take_if(|(home, _)| *home == generation) {
+                self.orders.close.push(session);
+            }
+        }
+    }
+
+    /// The home session is gone, if it is of that generation.
+    pub(super) fn home_lost(&mut self, now: Timestamp, generation: u64, failure: Failure) {
+        if self.home_generation() == Some(generation) {
+            self.lost(now, generation, failure);
+        }
+    }
+
+    /// Something panicked; that is the end of the binding.
+    pub(super) fn panicked(&mut self, now: Timestamp, failure: Failure) {
+        if !self.is_stopped() {
+            self.error = Some(failure.error);
+            self.budget.stop(now, Reason::Fatal);
+        }
+    }
+
+    /// The owner shuts it down; whatever is still open then is cut.
+    pub(super) fn shut_down(&mut self, now: Timestamp, by: Instant) {
+        self.budget.stop(now, Reason::Shutdown);
+        self.stop_by = Some(self.stop_by.map_or(by, |before| before.min(by)));
+    }
+
+    pub(super) fn stop_by(&self) -> Option<Instant> {
+        self.stop_by
+    }
+
+    pub(super) fn home_generation(&self) -> Option<u64> {
+        self.home.as_ref().map(|(generation, _)| *generation)
+    }
+
+    pub(super) fn status(&self, now: Timestamp) -> Status {
+        let standing = self.budget.standing();
+        Status {
+            state: standing.state,
+            reason: standing.reason,
+            attempt: standing.attempt,
+            charges: standing.charges,
+            generation: standing.generation,
+            next_try: standing.next_try.map(|at| at.since(now)),
+            scoped: self.budget.open_scoped(),
+            error: self.error.as_ref().map(ToString::to_string),
+        }
+    }
+
+    pub(super) fn unavailable(&self, now: Timestamp, why: Why) -> Unavailable {
+        self.unavailable_until(now, why, self.budget.standing().next_try)
+    }
+
+    fn unavailable_until(
+        &self,
+        now: Timestamp,
+        why: Why,
+        next_try: Option<Timestamp>,
+    ) -> Unavailable {
+        Unavailable {
+            why,
+            reason: self.budget.standing().reason,
+            next_try: next_try.map(|at| at.since(now)),
+            error: self.error.clone(),
+        }
+    }
+
+    /// Draws the consequences of whatever happened.
+    pub(super) fn settle(&mut self, now: Timestamp) {
+        self.callers.retain(|caller| !caller.answer.is_closed());
+        self.openers.retain(|opener| !opener.answer.is_closed());
+        self.budget.attend(now, !self.callers.is_empty());
+        self.act(now);
+        self.observe();
+        self.serve_callers(now);
+        self.serve_openers(now);
+        self.observe();
+        if self.is_stopped() {
+            self.orders.connect = None;
+            self.orders.probe = None;
+            self.orders
+                .close
+                .extend(self.home.take().map(|(_, session)| session));
+        }
+    }
+
+    pub(super) fn take_outbox(&mut self) -> Vec<Delivery<C>> {
+        mem::take(&mut self.outbox)
+    }
+
+    pub(super) fn take_orders(&mut self) -> Orders<C::Session> {
+        let at = [self.budget.timeout(), self.serve_at];
+        Orders {
+            wake_at: at
+                .into_iter()
+                .flatten()
+                .min()
+                .map(|at| self.clock.instant(at)),
+            home: self.home_generation(),
+            stopped: self.is_stopped(),
+            ..mem::replace(&mut self.orders, Orders::none())
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.budget.standing().state == State::Stopped
+    }
+
+    fn live(&self) -> Option<Live<C::Session>> {
+        self.home.as_ref().map(|(generation, session)| Live {
+            session: session.clone(),
+            generation: *generation,
+        })
+    }
+
+    /// Takes up what the budget says is due. A home session that is wanted and may be opened at once is therefore
+    /// never seen to wait; a loss is, for it is observed where it happens.
+    fn act(&mut self, now: Timestamp) {
+        while let Some(action) = self.budget.poll(now) {
+            match action {
+                Action::Connect(attempt) => self.orders.connect = Some(attempt),
+                Action::Probe { .. } => self.orders.probe = self.home.clone(),
+            }
+        }
+    }
+
+    fn observe(&mut self) {
+        self.orders.transitions.extend(self.budget.transition());
+    }
+
+    fn serve_callers(&mut self, now: Timestamp) {
+        match self.budget.outlook(now) {
+            Outlook::Open { generation } => {
+                let Some(live) = self.live() else { return };
+                let (served, kept): (Vec<_>, Vec<_>) = mem::take(&mut self.callers)
+                    .into_iter()
+                    .partition(|caller| caller.other_than != Some(generation));
+                self.callers = kept;
+                for caller in served {
+                    let answer = Ok(live.clone());
+                    self.outbox.push(Delivery::Home(caller.answer, answer));
+                }
+            }
+            Outlook::Waiting(Some(at)) => {
+                let (late, kept): (Vec<_>, Vec<_>) = mem::take(&mut self.callers)
+                    .into_iter()
+                    .partition(|caller| caller.gives_up_before(at));
+                self.callers = kept;
+                for caller in late {
+                    let answer = Err(self.unavailable_until(now, Why::Waiting, Some(at)));
+                    self.outbox.push(Delivery::Home(caller.answer, answer));
+                }
+            }
+            Outlook::Connecting | Outlook::Waiting(None) => {}
+            Outlook::Parked(_) => {
+                if !self.callers.is_empty() {
+                    self.budget.knock(now);
+                    self.refuse_callers(now, Why::Parked);
+                }
+            }
+            Outlook::Stopped => self.refuse_callers(now, Why::Stopped),
+        }
+    }
+
+    fn refuse_callers(&mut self, now: Timestamp, why: Why) {
+        for caller in mem::take(&mut self.callers) {
+            let answer = Err(self.unavailable(now, why));
+            self.outbox.push(Delivery::Home(caller.answer, answer));
+        }
+    }
+
+    fn serve_openers(&mut self, now: Timestamp) {
+        self.serve_at = None;
+        while !self.openers.is_empty() {
+            match self.budget.leave(now) {
+                Ok(attempt) => {
+                    if let Some(opener) = self.openers.pop_front() {
+                        self.outbox
+                            .push(Delivery::Leave(opener.answer, Ok(attempt)));
+                    }
+                }
+                Err(Refusal::Wait(at)) => {
+                    self.serve_at = at;
+                    let Some(at) = at else { return };
+                    let mut kept = VecDeque::with_capacity(self.openers.len());
+                    for opener in mem::take(&mut self.openers) {
+                        if opener.gives_up_before(at) {
+                            let answer = Err(self.unavailable_until(now, Why::Waiting, Some(at)));
+                            self.outbox.push(Delivery::Leave(opener.answer, answer));
+                        } else {
+                            kept.push_back(opener);
+                        }
+                    }
+                    self.openers = kept;
+                    return;
+                }
+                Err(Refusal::Parked(_)) => return self.refuse_openers(now, Why::Parked),
+                Err(Refusal::Stopped) => return self.refuse_openers(now, Why::Stopped),
+            }
+        }
+    }
+
+    fn refuse_openers(&mut self, now: Timestamp, why: Why) {
+        for opener in mem::take(&mut self.openers) {
+            let answer = Err(self.unavailable(now, why));
+            self.outbox.push(Delivery::Leave(opener.answer, answer));
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! The task that waits for one binding.
+
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{
+    task::{AbortHandle, JoinError, JoinSet},
+    time::{Instant, sleep_until, timeout},
+};
+
+use super::{Connect, Failure, Observer, Options, Session, Shared, deadline_after, desk::Orders};
+use crate::{
+    budget::Attempt,
+    loss::Cause,
+    transition::{Reason, State, Transition},
+};
+
+/// Runs the driver of a binding as a task of the current runtime.
+pub(super) fn spawn<C: Connect>(connector: Arc<C>, shared: Arc<Shared<C>>, options: Options) {
+    let driver = Driver {
+        connector,
+        shared,
+        observer: options.observer,
+        close_limit: options.close_limit,
+        tasks: JoinSet::new(),
+        attempt: None,
+        listening: Listening::default(),
+    };
+    tokio::spawn(driver.run());
+}
+
+/// Everything foreign runs in a task of its own: it can be given up at any time, and its panic is an answer like any
+/// other.
+struct Driver<C: Connect> {
+    connector: Arc<C>,
+    shared: Arc<Shared<C>>,
+    observer: Option<Observer>,
+    close_limit: Duration,
+    tasks: JoinSet<Outcome<C::Session>>,
+    attempt: Option<AbortHandle>,
+    listening: Listening,
+}
+
+/// The tasks that wait for word from the open home session.
+#[derive(Default)]
+struct Listening {
+    generation: Option<u64>,
+    tasks: Vec<AbortHandle>,
+}
+
+/// What a task came to.
+enum Outcome<S> {
+    Attempted(u64, Result<S, Failure>),
+    Ended(u64, Failure),
+    Probed(u64, Result<(), Failure>),
+    Closed,
+}
+
+impl<C: Connect> Driver<C> {
+    async fn run(mut self) {
+        loop {
+            self.shared.with_quietly(|_, _| ());
+            let orders = self.shared.look(|desk, _| desk.take_orders());
+            let (wake_at, stopped) = (orders.wake_at, orders.stopped);
+            self.carry_out(orders);
+            if stopped {
+                break;
+            }
+            let shared = Arc::clone(&self.shared);
+            tokio::select! {
+                Some(ended) = self.tasks.join_next() => self.conclude(ended),
+                () = shared.changed.notified() => {}
+                () = until(wake_at) => {}
+            }
+        }
+        self.wind_down().await;
+    }
+
+    fn carry_out(&mut self, orders: Orders<C::Session>) {
+        for transition in &orders.transitions {
+            self.tell(transition);
+        }
+        for session in orders.close {
+            self.close(session);
+        }
+        if self.listening.generation != orders.home {
+            self.listening.stop();
+        }
+        if let Some(attempt) = orders.connect {
+            self.connect(attempt);
+        }
+        if let Some((generation, session)) = orders.probe {
+            self.probe(generation, session);
+        }
+    }
+
+    fn tell(&self, transition: &Transition) {
+        let Transition {
+            state,
+            reason,
+            attempt,
+            charges,
+            generation,
+            ..
+        } = transition;
+        match state {
+            State::Parked | State::Stopped => {
+                tracing::info!(%state, %reason, attempt, charges, generation, "binding");
+            }
+            _ => tracing::debug!(%state, %reason, attempt, charges, generation, "binding"),
+        }
+        if let Some(observer) = &self.observer {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| observer(transition))) {
+                tracing::error!(panic = message(&*panic), "an observer panicked");
+            }
+        }
+    }
+
+    fn connect(&mut self, attempt: Attempt) {
+        let connector = Arc::clone(&self.connector);
+        let task = self.tasks.spawn(async move {
+            Outcome::Attempted(attempt.generation, connector.connect(attempt).await)
+        });
+        self.attempt = Some(task);
+    }
+
+    fn listen(&mut self, generation: u64, session: C::Session) {
+        self.listening.generation = Some(generation);
+        let task = self
+            .tasks
+            .spawn(async move { Outcome::Ended(generation, session.ended().await) });
+        self.listening.tasks.push(task);
+    }
+
+    fn probe(&mut self, generation: u64, session: C::Session) {
+        let deadline = self
+            .shared
+            .look(|desk, _| desk.budget_mut().policy().probe_deadline);
+        let task = self.tasks.spawn(async move {
+            let answered = timeout(deadline, session.probe()).await;
+            let answered = answered.unwrap_or_else(|_| Err(Failure::unanswered()));
+            Outcome::Probed(generation, answered)
+        });
+        self.listening.tasks.push(task);
+    }
+
+    fn close(&mut self, session: C::Session) {
+        let limit = self.close_limit;
+        self.tasks.spawn(async move {
+            let _ = timeout(limit, session.close()).await;
+            Outcome::Closed
+        });
+    }
+
+    fn conclude(&mut self, ended: Result<Outcome<C::Session>, JoinError>) {
+        let shared = Arc::clone(&self.shared);
+        match ended {
+            Ok(Outcome::Attempted(generation, Ok(session))) => {
+                let wanted = shared.with_quietly({
+                    let session = session.clone();
+                    move |desk, now| desk.connected(now, generation, session)
+                });
+                if wanted {
+                    self.listen(generation, session);
+                }
+            }
+            Ok(Outcome::Attempted(generation, Err(failure))) => {
+                shared.with_quietly(|desk, now| desk.attempt_failed(now, generation, failure));
+            }
+            Ok(Outcome::Probed(generation, Ok(()))) => {
+                shared.with_quietly(|desk, now| desk.budget_mut().proven(now, generation));
+            }
+            Ok(Outcome::Ended(generation, failure))
+            | Ok(Outcome::Probed(generation, Err(failure))) => {
+                shared.with_quietly(|desk, now| desk.home_lost(now, generation, failure));
+            }
+            Ok(Outcome::Closed) => {}
+            Err(error) => {
+                if let Ok(panic) = error.try_into_panic() {
+                    let text = format!("panic: {}", message(&*panic));
+                    let failure = Failure::new(Cause::Fatal, text);
+                    shared.with_quietly(|desk, now| desk.panicked(now, failure));
+                }
+            }
+        }
+    }
+
+    /// Closes what is open, within the limit of the shutdown, and cuts the rest.
+    async fn wind_down(mut self) {
+        let shared = Arc::clone(&self.shared);
+        let longest = deadline_after(self.close_limit);
+        self.listening.stop();
+        if let Some(attempt) = self.attempt.take() {
+            attempt.abort();
+        }
+        loop {
+            let by = shared
+                .look(|desk, _| desk.stop_by())
+                .map_or(longest, |by| by.min(longest));
+            tokio::select! {
+                ended = self.tasks.join_next() => match ended {
+                    // An attempt may have come through before it was given up; its session is closed.
+                    Some(ended) => {
+                        self.conclude(ended);
+                        let orders = shared.look(|desk, _| desk.take_orders());
+                        self.carry_out(orders);
+                    }
+                    None => break,
+                },
+                () = shared.changed.notified() => {}
+                () = sleep_until(by) => break,
+            }
+        }
+    }
+}
+
+impl<C: Connect> Drop for Driver<C> {
+    /// However the driver ends, also with its runtime, nobody is left waiting.
+    fn drop(&mut self) {
+        self.shared
+            .with_quietly(|desk, now| desk.budget_mut().stop(now, Reason::Shutdown));
+        self.shared.done.send_replace(true);
+    }
+}
+
+impl Listening {
+    fn stop(&mut self) {
+        self.generation = None;
+        for task in self.tasks.drain(..) {
+            task.abort();
+        }
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> &str {
+    if let Some(text) = panic.downcast_ref::<&'static str>() {
+        text
+    } else if let Some(text) = panic.downcast_ref::<String>() {
+        text
+    } else {
+        "without a message"
+    }
+}
