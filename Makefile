@@ -1,0 +1,23 @@
+# The doors of this project. Each is a line or two; what is longer is a script in tests/tools.
+.PHONY: help demo test check lib install uninstall
+
+help: ## show this
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
+
+demo: ## build the library and see it at work (needs Rust, a C compiler and make)
+	@tests/tools/demo
+
+test: ## all tests (needs python3 besides; brings Node.js and Go into target/)
+	@tests/tools/test
+
+check: ## the rest of what CI runs: style, header, symbols, least Rust, memory
+	@tests/tools/check
+
+lib: ## the C library, shared and static, in target/release
+	@tests/tools/lib release
+
+install: lib ## install header, libraries and mcpconn.pc below PREFIX (/usr/local) and DESTDIR
+	@PREFIX="$(PREFIX)" LIBDIR="$(LIBDIR)" DESTDIR="$(DESTDIR)" tests/tools/install
+
+uninstall: ## remove what install brought
+	@PREFIX="$(PREFIX)" LIBDIR="$(LIBDIR)" DESTDIR="$(DESTDIR)" tests/tools/install --remove
