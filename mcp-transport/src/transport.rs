@@ -35,6 +35,9 @@ pub enum Incoming {
 }
 
 /// Where a transport delivers. It is called from the transport's reader and must not block.
+///
+/// `Written` and `Failed` may also come from inside [`Transport::send`] and [`Transport::abandon`], and with a lock
+/// of the transport's held: on these a receiver must not call the transport.
 pub trait Receiver: Send + Sync + 'static {
     /// Takes what came.
     fn receive(&self, incoming: Incoming);
@@ -55,11 +58,21 @@ pub trait Transport: std::fmt::Debug + Send + Sync + 'static {
     fn negotiated(&self, revision: Revision);
 
     /// Nobody waits for this request any more: what is done for it alone stops.
+    ///
+    /// A request of which no `Written` was reported by the time this returns never reaches the server whole.
+    /// Where that can no longer be helped, because a part of it is out already, `Written` is reported from
+    /// inside this call. The session takes the outcome of the request from that.
     fn abandon(&self, request: RequestId);
 
     /// Ends the connection in good order within the limit; whatever stays after it is cut.
     /// May be called more than once and together with anything else.
     fn close(&self, limit: Duration) -> BoxFuture<'_, ()>;
+
+    /// What is known of the server beside its messages, in one line for an error's text: what it printed
+    /// that was no message, what it said on stderr. `None` where there is nothing to tell.
+    fn diagnosis(&self) -> Option<String> {
+        None
+    }
 
     /// The process id of the server, where it is a child of ours that has not been reaped.
     fn pid(&self) -> Option<u32> {
