@@ -3,5 +3,6 @@
 
 pub mod error;
 pub mod jsonrpc;
+pub mod line;
 pub mod revision;
 pub mod transport;
