@@ -1,6 +1,7 @@
 //! MCP transports, and one client session over them.
 #![deny(unsafe_code)]
 
+pub mod config;
 pub mod error;
 pub mod jsonrpc;
 pub mod line;
