@@ -6,4 +6,6 @@ pub mod error;
 pub mod jsonrpc;
 pub mod line;
 pub mod revision;
+pub mod session;
+mod text;
 pub mod transport;

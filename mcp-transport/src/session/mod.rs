@@ -1,0 +1,276 @@
+//! One MCP client session: the handshake, and requests that find their answers.
+
+mod handshake;
+mod paging;
+mod request;
+mod router;
+
+use std::{fmt, future::Future, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use crate::{
+    error::{Error, ErrorKind, Outcome},
+    jsonrpc,
+    revision::Revision,
+    transport::{Outgoing, Transport},
+};
+
+use handshake::Info;
+pub use paging::list_all;
+use request::Call;
+pub use router::Counters;
+use router::Router;
+
+/// How long a server may take to go when its handshake failed: it was never in use.
+const FAILED_CLOSE: Duration = Duration::from_secs(1);
+
+/// Who hears what the server says on its own.
+///
+/// Called from the transport's reader, in the order in which it came: it must not block.
+pub trait Handler: Send + Sync {
+    /// A notification that belongs to no request: `notifications/tools/list_changed`, logging and the
+    /// like. `params` is the raw JSON, empty if there was none. Progress goes to its request instead.
+    fn notification(&self, method: &str, params: Bytes) {
+        let _ = (method, params);
+    }
+}
+
+/// A handler that listens to nothing.
+impl Handler for () {}
+
+/// How a session is opened.
+#[derive(Clone)]
+pub struct SessionOptions {
+    /// The name of the client, as `initialize` tells it to the server.
+    pub client_name: String,
+    /// The version of the client.
+    pub client_version: String,
+    /// When connecting and the handshake must be done; past it the attempt has failed.
+    pub connect_deadline: Instant,
+    /// Who hears notifications.
+    pub handler: Arc<dyn Handler>,
+}
+
+impl fmt::Debug for SessionOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionOptions")
+            .field("client_name", &self.client_name)
+            .field("client_version", &self.client_version)
+            .field("connect_deadline", &self.connect_deadline)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Takes the params of one `notifications/progress`; called from the transport's reader, must not block.
+pub type OnProgress = Box<dyn Fn(Bytes) + Send + Sync>;
+
+/// The limits of one request.
+#[derive(Default)]
+pub struct RequestOptions {
+    /// When the answer must be there, whatever happens meanwhile. `None`: no such limit.
+    pub deadline: Option<Instant>,
+    /// The longest time without progress of this request; every progress notification begins it anew.
+    /// `None`: no such limit. Setting it asks the server for progress.
+    pub idle: Option<Duration>,
+    /// Asks the server for progress, and takes it.
+    pub on_progress: Option<OnProgress>,
+}
+
+impl RequestOptions {
+    /// Only a deadline.
+    pub fn until(deadline: Instant) -> Self {
+        Self {
+            deadline: Some(deadline),
+            ..Self::default()
+        }
+    }
+}
+
+impl fmt::Debug for RequestOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RequestOptions")
+            .field("deadline", &self.deadline)
+            .field("idle", &self.idle)
+            .field("on_progress", &self.on_progress.is_some())
+            .finish()
+    }
+}
+
+/// An open session. Clones are the same session.
+///
+/// [`close`](Self::close) ends it in good order. When the last clone and the last request of it are dropped
+/// without that, the connection is cut.
+#[derive(Clone)]
+pub struct Session {
+    link: Arc<Link>,
+    info: Arc<Info>,
+}
+
+/// What a session and its requests share: the transport, and where that delivers.
+struct Link {
+    router: Arc<Router>,
+    transport: Arc<dyn Transport>,
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // The transport is cut when it is dropped with us; who listens for the end hears of it here.
+        self.router
+            .end(Error::new(ErrorKind::Closed, "the session was dropped"));
+    }
+}
+
+impl Link {
+    fn new(transport: Arc<dyn Transport>, handler: Arc<dyn Handler>) -> Arc<Self> {
+        let router = Arc::new(Router::new(Arc::downgrade(&transport), handler));
+        Arc::new(Self { router, transport })
+    }
+
+    fn notify(&self, method: &str, params: Option<&[u8]>) -> Result<(), Error> {
+        let bytes = jsonrpc::notification(method, params)?;
+        if let Some(error) = self.router.ended_with() {
+            return Err(error.with_outcome(Outcome::NotSent));
+        }
+        self.transport.send(Outgoing {
+            bytes,
+            request: None,
+        });
+        Ok(())
+    }
+}
+
+impl Session {
+    /// Connects the transport and does the whole handshake: `initialize`, its answer,
+    /// `notifications/initialized`.
+    ///
+    /// On an error the transport has been closed, which may take a second beyond the deadline where a server
+    /// refuses to go. Dropping the future cuts the transport.
+    ///
+    /// # Errors
+    /// What the transport says when it cannot connect or ends; `Timeout` past the deadline, naming what was
+    /// seen meanwhile; `Protocol` (permanent) when the server answers something that is no MCP, or a revision
+    /// that we do not speak; `Server` when it refuses.
+    pub async fn open(
+        transport: Arc<dyn Transport>,
+        options: SessionOptions,
+    ) -> Result<Self, Error> {
+        let link = Link::new(transport, options.handler.clone());
+        match handshake::run(&link, &options).await {
+            Ok(info) => Ok(Self {
+                link,
+                info: Arc::new(info),
+            }),
+            Err(error) => {
+                link.router.end(error.clone());
+                link.transport.close(FAILED_CLOSE).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Sends a request and gives the future of its raw result.
+    ///
+    /// The request is sent before this returns; the future only waits. Dropping it before it ends sends
+    /// `notifications/cancelled`, as a limit that passes does. `params` is a JSON object.
+    ///
+    /// # Errors
+    /// [`Error::outcome`] says what is known of the request. `Invalid` for params that are no JSON object,
+    /// `Server` for an error the server answered, `Timeout`, `Closed`, or what the transport says.
+    pub fn request(
+        &self,
+        method: &str,
+        params: Option<Bytes>,
+        options: RequestOptions,
+    ) -> impl Future<Output = Result<Bytes, Error>> + Send + 'static {
+        let call = Call::begin(self.link.clone(), method, params.as_deref(), options, true);
+        async move { call?.answer().await }
+    }
+
+    /// Sends a notification. It may still be lost with the connection.
+    ///
+    /// # Errors
+    /// `Invalid` for params that are no JSON object; the session's end, if it has ended.
+    pub fn notify(&self, method: &str, params: Option<Bytes>) -> Result<(), Error> {
+        self.link.notify(method, params.as_deref())
+    }
+
+    /// Asks the server for a sign of life. Any answer is one, also an error.
+    ///
+    /// # Errors
+    /// `Timeout` past the deadline; the session's end.
+    pub fn ping(
+        &self,
+        deadline: Option<Instant>,
+    ) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+        let options = RequestOptions {
+            deadline,
+            ..RequestOptions::default()
+        };
+        let answer = self.request("ping", None, options);
+        async move {
+            match answer.await {
+                Ok(_) => Ok(()),
+                Err(error) if error.outcome == Outcome::Answered => Ok(()),
+                Err(error) => Err(error),
+            }
+        }
+    }
+
+    /// Completes once the connection is gone or was closed, with why; at once for who asks later. Holding it
+    /// does not keep the session open.
+    pub fn ended(&self) -> impl Future<Output = Error> + Send + 'static {
+        let router = self.link.router.clone();
+        async move { router.ended().await }
+    }
+
+    /// Closes the session: new requests are refused and outstanding ones complete as `Closed` before this
+    /// returns; the future then waits, at most `limit`, until the connection has been ended in good order or
+    /// cut.
+    pub fn close(&self, limit: Duration) -> impl Future<Output = ()> + Send + 'static {
+        let link = self.link.clone();
+        link.router
+            .end(Error::new(ErrorKind::Closed, "the session was closed"));
+        async move { link.transport.close(limit).await }
+    }
+
+    /// The process id of the server, where it is a child of ours that has not been reaped.
+    pub fn pid(&self) -> Option<u32> {
+        self.link.transport.pid()
+    }
+
+    /// The revision that was agreed on.
+    pub fn revision(&self) -> Revision {
+        self.info.revision
+    }
+
+    /// The server's `serverInfo`, as raw JSON; `{}` if it sent none.
+    pub fn server_info(&self) -> Bytes {
+        self.info.server_info.clone()
+    }
+
+    /// The server's `capabilities`, as raw JSON; `{}` if it sent none.
+    pub fn capabilities(&self) -> Bytes {
+        self.info.capabilities.clone()
+    }
+
+    /// The server's instructions for the model, if it sent any.
+    pub fn instructions(&self) -> Option<&str> {
+        self.info.instructions.as_deref()
+    }
+
+    /// What was dropped or refused so far.
+    pub fn counters(&self) -> Counters {
+        self.link.router.counters()
+    }
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("transport", &self.link.transport)
+            .field("revision", &self.info.revision)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,158 @@
+//! Lists that come in pages.
+
+use std::collections::HashSet;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+use tracing::warn;
+
+use crate::{
+    error::{Error, ErrorKind, Outcome},
+    jsonrpc,
+};
+
+use super::{RequestOptions, Session};
+
+/// More pages than any real list has.
+const MAX_PAGES: usize = 10_000;
+/// How many pages in a row may be empty and still name a next one.
+const MAX_EMPTY_PAGES: usize = 16;
+
+/// Asks for all pages of a list (`tools/list` with the field `tools`, and so on) and gives its items as raw
+/// JSON, in order.
+///
+/// A server whose pages never end is not followed for ever: at a cursor that was followed before, after 16
+/// empty pages in a row and after 10,000 pages the list ends with what there is, and the log tells.
+///
+/// # Errors
+/// Those of [`Session::request`]; `Protocol` when a page is not of the list's shape.
+pub async fn list_all(
+    session: &Session,
+    method: &str,
+    field: &str,
+    deadline: Option<Instant>,
+) -> Result<Vec<Bytes>, Error> {
+    let mut items = Vec::new();
+    let mut followed = HashSet::new();
+    let mut empty_pages = 0;
+    let mut params = None;
+    loop {
+        let options = RequestOptions {
+            deadline,
+            ..RequestOptions::default()
+        };
+        let result = session.request(method, params.take(), options).await?;
+        let page = read_page(&result, method, field)?;
+        empty_pages = if page.items.is_empty() {
+            empty_pages + 1
+        } else {
+            0
+        };
+        items.extend(page.items);
+        let Some(cursor) = page.next_cursor else {
+            return Ok(items);
+        };
+        params = Some(cursor_params(&cursor));
+        let why = if !followed.insert(cursor) {
+            "its cursors repeat"
+        } else if empty_pages >= MAX_EMPTY_PAGES {
+            "its pages are empty"
+        } else if followed.len() >= MAX_PAGES {
+            "it has too many pages"
+        } else {
+            continue;
+        };
+        warn!(
+            method,
+            items = items.len(),
+            "the list does not end and was cut: {why}"
+        );
+        return Ok(items);
+    }
+}
+
+struct Page {
+    items: Vec<Bytes>,
+    next_cursor: Option<String>,
+}
+
+fn read_page(result: &Bytes, method: &str, field: &str) -> Result<Page, Error> {
+    let bad = |what: &str| {
+        let message = format!("the server's answer to `{method}` is not a list: {what}");
+        Error::new(ErrorKind::Protocol, message).with_outcome(Outcome::Answered)
+    };
+    let members = jsonrpc::members(result).map_err(|e| bad(&e.to_string()))?;
+    let member = |name: &str| {
+        members
+            .iter()
+            .rev()
+            .find(|(key, _)| key == name)
+            .map(|(_, v)| *v)
+    };
+    let list = member(field).ok_or_else(|| bad(&format!("`{field}` is missing")))?;
+    let items: Vec<&RawValue> =
+        serde_json::from_str(list.get()).map_err(|_| bad(&format!("`{field}` is not an array")))?;
+    let next_cursor = match member("nextCursor") {
+        None => None,
+        Some(raw) => serde_json::from_str::<Option<String>>(raw.get())
+            .map_err(|_| bad("`nextCursor` is not a string"))?,
+    };
+    Ok(Page {
+        items: items
+            .into_iter()
+            .map(|item| jsonrpc::slice(result, item))
+            .collect(),
+        // Some servers write an empty cursor for "no more".
+        next_cursor: next_cursor.filter(|cursor| !cursor.is_empty()),
+    })
+}
+
+fn cursor_params(cursor: &str) -> Bytes {
+    let mut params = BytesMut::with_capacity(cursor.len() + 16);
+    params.put_slice(b"{\"cursor\":");
+    jsonrpc::put_string(&mut params, cursor);
+    params.put_u8(b'}');
+    params.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_cut_into_raw_items() {
+        let page = Bytes::from_static(br#"{"tools":[{"a" : 1},{"b":[2]}],"nextCursor":"n\"1"}"#);
+        let page = read_page(&page, "tools/list", "tools").unwrap();
+        assert_eq!(page.items, [&br#"{"a" : 1}"#[..], br#"{"b":[2]}"#]);
+        assert_eq!(page.next_cursor.as_deref(), Some("n\"1"));
+        assert_eq!(cursor_params("n\"1"), r#"{"cursor":"n\"1"}"#);
+    }
+
+    #[test]
+    fn an_empty_and_a_null_cursor_end_the_list() {
+        for cursor in ["\"\"", "null"] {
+            let page = Bytes::from(format!("{{\"tools\":[],\"nextCursor\":{cursor}}}"));
+            assert_eq!(
+                read_page(&page, "tools/list", "tools").unwrap().next_cursor,
+                None
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_no_page_is_named() {
+        for (page, named) in [
+            ("{}", "`tools` is missing"),
+            ("[]", "not a list"),
+            (r#"{"tools":{}}"#, "not an array"),
+            (r#"{"tools":[],"nextCursor":1}"#, "nextCursor"),
+        ] {
+            let Err(error) = read_page(&Bytes::from(page), "tools/list", "tools") else {
+                panic!("{page} was taken");
+            };
+            assert!(error.message.contains(named), "{}", error.message);
+            assert_eq!(error.outcome, Outcome::Answered);
+        }
+    }
+}

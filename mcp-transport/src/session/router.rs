@@ -1,0 +1,372 @@
+//! Where a transport delivers: finds for each message who waits for it.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use bytes::Bytes;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tokio::{
+    sync::{Notify, oneshot},
+    time::Instant,
+};
+use tracing::{debug, warn};
+
+use crate::{
+    error::{Error, ErrorKind, Outcome, RpcError},
+    jsonrpc::{self, Envelope, METHOD_NOT_FOUND, RequestId},
+    text,
+    transport::{Incoming, Outgoing, Receiver, Transport},
+};
+
+use super::{Handler, OnProgress};
+
+/// How many messages that are none are told in full in the log; the rest are only counted.
+const LOGGED: u64 = 8;
+
+/// What a session dropped or refused, counted from its opening.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Answers and progress to requests of ours that nobody waited for any more.
+    pub late: u64,
+    /// Answers and progress to requests that are not ours.
+    pub foreign: u64,
+    /// Messages that were no JSON-RPC.
+    pub malformed: u64,
+    /// Messages with broken UTF-8, taken with replacement characters.
+    pub repaired: u64,
+    /// Requests of the server that were refused.
+    pub refused: u64,
+}
+
+/// The session's side of a transport.
+pub(super) struct Router {
+    transport: Weak<dyn Transport>,
+    handler: Arc<dyn Handler>,
+    last_id: AtomicU64,
+    waiting: Mutex<Waiting>,
+    ended: OnceLock<Error>,
+    on_end: Notify,
+    counters: Mutex<Counters>,
+}
+
+/// Never held while a transport, a handler or a caller is called.
+#[derive(Default)]
+struct Waiting {
+    requests: HashMap<RequestId, Expected>,
+    ended: bool,
+}
+
+/// A request that waits for its answer.
+struct Expected {
+    answer: oneshot::Sender<Result<Bytes, Error>>,
+    on_progress: Option<Arc<OnProgress>>,
+    last_sign: Instant,
+    written: bool,
+}
+
+impl Expected {
+    fn outcome(&self) -> Outcome {
+        if self.written {
+            Outcome::Unknown
+        } else {
+            Outcome::NotSent
+        }
+    }
+}
+
+/// What to do with a progress notification.
+enum Progress {
+    Deliver(Arc<OnProgress>),
+    Noted,
+    Unwanted(Option<RequestId>),
+}
+
+impl Router {
+    pub(super) fn new(transport: Weak<dyn Transport>, handler: Arc<dyn Handler>) -> Self {
+        Self {
+            transport,
+            handler,
+            last_id: AtomicU64::new(0),
+            waiting: Mutex::default(),
+            ended: OnceLock::new(),
+            on_end: Notify::new(),
+            counters: Mutex::default(),
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn count(&self, what: impl FnOnce(&mut Counters) -> &mut u64) -> u64 {
+        let mut counters = self.counters.lock().unwrap_or_else(PoisonError::into_inner);
+        let counter = what(&mut counters);
+        *counter += 1;
+        *counter
+    }
+
+    pub(super) fn counters(&self) -> Counters {
+        *self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn new_id(&self) -> RequestId {
+        RequestId(self.last_id.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Begins to wait for the answer to `id`; must come before the request is sent.
+    pub(super) fn expect(
+        &self,
+        id: RequestId,
+        now: Instant,
+        on_progress: Option<OnProgress>,
+    ) -> Result<oneshot::Receiver<Result<Bytes, Error>>, Error> {
+        let (answer, receiver) = oneshot::channel();
+        let expected = Expected {
+            answer,
+            on_progress: on_progress.map(Arc::new),
+            last_sign: now,
+            written: false,
+        };
+        let mut waiting = self.waiting();
+        if waiting.ended {
+            drop(waiting);
+            let error = self
+                .ended_with()
+                .unwrap_or_else(|| Error::new(ErrorKind::Closed, "the session has ended"));
+            return Err(error.with_outcome(Outcome::NotSent));
+        }
+        waiting.requests.insert(id, expected);
+        Ok(receiver)
+    }
+
+    /// Ceases to wait. Gives what is known of the request, `None` if it has ended already.
+    pub(super) fn forget(&self, id: RequestId) -> Option<Outcome> {
+        let expected = self.waiting().requests.remove(&id)?;
+        Some(expected.outcome())
+    }
+
+    /// When the request was sent or last made progress.
+    pub(super) fn last_sign(&self, id: RequestId) -> Option<Instant> {
+        self.waiting().requests.get(&id).map(|e| e.last_sign)
+    }
+
+    /// Ends the session. The first word counts.
+    pub(super) fn end(&self, error: Error) {
+        let requests = {
+            let mut waiting = self.waiting();
+            if waiting.ended {
+                return;
+            }
+            waiting.ended = true;
+            // Inside the lock, so that whoever sees the flag finds the reason too.
+            let _ = self.ended.set(error.clone());
+            std::mem::take(&mut waiting.requests)
+        };
+        for (_, expected) in requests {
+            let error = error.clone().with_outcome(expected.outcome());
+            let _ = expected.answer.send(Err(error));
+        }
+        self.on_end.notify_waiters();
+    }
+
+    pub(super) fn ended_with(&self) -> Option<Error> {
+        self.ended.get().cloned()
+    }
+
+    pub(super) async fn ended(&self) -> Error {
+        loop {
+            let mut told = std::pin::pin!(self.on_end.notified());
+            // Listening first, so that an end between the look and the wait is not missed.
+            told.as_mut().enable();
+            if let Some(error) = self.ended_with() {
+                return error;
+            }
+            told.await;
+        }
+    }
+
+    fn message(&self, message: Bytes) {
+        match jsonrpc::parse(&message) {
+            Ok(Envelope::Batch) => self.batch(&message),
+            Ok(envelope) => self.route(&message, envelope),
+            Err(error) => self.broken(&message, &error),
+        }
+    }
+
+    fn batch(&self, message: &Bytes) {
+        match jsonrpc::split_batch(message) {
+            Ok(parts) => {
+                for part in parts {
+                    match jsonrpc::parse(&part) {
+                        Ok(Envelope::Batch) => self.malformed(&part, "a batch inside a batch"),
+                        Ok(envelope) => self.route(&part, envelope),
+                        Err(error) => self.malformed(&part, &error.to_string()),
+                    }
+                }
+            }
+            Err(error) => self.broken(message, &error),
+        }
+    }
+
+    /// A server that writes another encoding than UTF-8 spoils a character, and not the call: the text is
+    /// taken with replacement characters.
+    fn broken(&self, message: &Bytes, error: &jsonrpc::ParseError) {
+        if let std::borrow::Cow::Owned(text) = String::from_utf8_lossy(message) {
+            let repaired = Bytes::from(text);
+            if let Ok(envelope) = jsonrpc::parse(&repaired) {
+                self.count(|c| &mut c.repaired);
+                match envelope {
+                    Envelope::Batch => self.batch(&repaired),
+                    envelope => self.route(&repaired, envelope),
+                }
+                return;
+            }
+        }
+        self.malformed(message, &error.to_string());
+    }
+
+    fn malformed(&self, message: &[u8], why: &str) {
+        if self.count(|c| &mut c.malformed) <= LOGGED {
+            let bytes = message.len();
+            warn!(bytes, why, "dropped what is no JSON-RPC message");
+        }
+    }
+
+    fn route(&self, message: &Bytes, envelope: Envelope<'_>) {
+        match envelope {
+            Envelope::Response { id, outcome } => self.response(message, id, outcome),
+            Envelope::Notification { method, params } => {
+                let params = params.map_or_else(Bytes::new, |p| jsonrpc::slice(message, p));
+                if method == "notifications/progress" {
+                    self.progress(params);
+                } else {
+                    self.handler.notification(&method, params);
+                }
+            }
+            Envelope::Request { id, method, .. } => self.asked(id, &method),
+            // `message` takes batches apart before it comes here.
+            Envelope::Batch => {}
+        }
+    }
+
+    fn response(
+        &self,
+        message: &Bytes,
+        id: Option<RequestId>,
+        outcome: Result<&RawValue, &RawValue>,
+    ) {
+        let expected = id.and_then(|id| self.waiting().requests.remove(&id));
+        let Some(expected) = expected else {
+            self.unwanted(id);
+            return;
+        };
+        let answer = match outcome {
+            Ok(result) => Ok(jsonrpc::slice(message, result)),
+            Err(error) => Err(server_error(jsonrpc::slice(message, error))),
+        };
+        let _ = expected.answer.send(answer);
+    }
+
+    fn unwanted(&self, id: Option<RequestId>) {
+        let ours = id.is_some_and(|id| (1..=self.last_id.load(Ordering::Relaxed)).contains(&id.0));
+        if ours {
+            self.count(|c| &mut c.late);
+        } else {
+            self.count(|c| &mut c.foreign);
+        }
+        debug!(?id, "dropped an answer that nobody waits for");
+    }
+
+    fn progress(&self, params: Bytes) {
+        match self.note_progress(jsonrpc::progress_of(&params)) {
+            Progress::Deliver(on_progress) => on_progress(params),
+            Progress::Noted => {}
+            Progress::Unwanted(id) => self.unwanted(id),
+        }
+    }
+
+    fn note_progress(&self, id: Option<RequestId>) -> Progress {
+        let mut waiting = self.waiting();
+        let Some(expected) = id.and_then(|id| waiting.requests.get_mut(&id)) else {
+            return Progress::Unwanted(id);
+        };
+        expected.last_sign = Instant::now();
+        match &expected.on_progress {
+            Some(on_progress) => Progress::Deliver(on_progress.clone()),
+            None => Progress::Noted,
+        }
+    }
+
+    /// The server asks. `ping` is answered always; we advertise nothing else, so that all else is refused.
+    fn asked(&self, id: &RawValue, method: &str) {
+        let bytes = if method == "ping" {
+            jsonrpc::empty_result(id)
+        } else {
+            self.count(|c| &mut c.refused);
+            jsonrpc::error(
+                id,
+                METHOD_NOT_FOUND,
+                "this client does not offer the method",
+            )
+        };
+        if let Some(transport) = self.transport.upgrade() {
+            transport.send(Outgoing {
+                bytes,
+                request: None,
+            });
+        }
+    }
+}
+
+impl Receiver for Router {
+    fn receive(&self, incoming: Incoming) {
+        match incoming {
+            Incoming::Message(message) => self.message(message),
+            Incoming::Written(id) => {
+                if let Some(expected) = self.waiting().requests.get_mut(&id) {
+                    expected.written = true;
+                }
+            }
+            Incoming::Failed(id, error) => {
+                let expected = self.waiting().requests.remove(&id);
+                if let Some(expected) = expected {
+                    let _ = expected.answer.send(Err(error));
+                }
+            }
+            Incoming::Ended(error) => self.end(error),
+        }
+    }
+}
+
+/// The error that the server answered.
+fn server_error(raw: Bytes) -> Error {
+    #[derive(Deserialize)]
+    struct Shape<'a> {
+        #[serde(default)]
+        code: serde_json::Value,
+        #[serde(borrow, default)]
+        message: Option<std::borrow::Cow<'a, str>>,
+    }
+    let shape: Option<Shape<'_>> = serde_json::from_slice(&raw).ok();
+    let code = shape.as_ref().map_or(0, |s| {
+        s.code
+            .as_i64()
+            .or_else(|| s.code.as_f64().map(|f| f as i64))
+            .unwrap_or(0)
+    });
+    let said = shape.and_then(|s| s.message).unwrap_or_default();
+    let message = format!(
+        "the server answered error {code}: {}",
+        text::one_line(said.as_bytes(), 400)
+    );
+    let mut error = Error::new(ErrorKind::Server, message).with_outcome(Outcome::Answered);
+    error.rpc = Some(RpcError { code, raw });
+    error
+}

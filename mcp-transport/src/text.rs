@@ -1,0 +1,59 @@
+//! Small pieces of text for messages that people read.
+
+use std::time::Duration;
+
+/// What strangers wrote, as a part of one line: control characters and runs of blanks become one blank,
+/// broken UTF-8 is replaced, and it ends after about `max` bytes.
+pub(crate) fn one_line(bytes: &[u8], max: usize) -> String {
+    let mut out = String::new();
+    // Broken sequences can be three times as long once replaced; twice the limit is enough to fill it.
+    let text = String::from_utf8_lossy(&bytes[..bytes.len().min(2 * max + 4)]);
+    let mut cut = bytes.len() > 2 * max + 4;
+    for c in text.chars() {
+        if out.len() >= max {
+            cut = true;
+            break;
+        }
+        if c.is_control() || c.is_whitespace() {
+            if !out.is_empty() && !out.ends_with(' ') {
+                out.push(' ');
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    let kept = out.trim_end().len();
+    out.truncate(kept);
+    if cut {
+        out.push('…');
+    }
+    out
+}
+
+/// A duration as people write it.
+pub(crate) fn seconds(duration: Duration) -> String {
+    let seconds = (duration.as_secs_f64() * 1000.0).round() / 1000.0;
+    format!("{seconds} s")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strange_text_becomes_one_line() {
+        assert_eq!(
+            one_line(b"  a\r\n\tb\x1b[0m \n\n c\xff\n", 100),
+            "a b [0m c\u{fffd}"
+        );
+        assert_eq!(one_line(b"abcdef", 3), "abc…");
+        assert_eq!(one_line(b"abc", 3), "abc");
+    }
+
+    #[test]
+    fn durations_read_well() {
+        assert_eq!(seconds(Duration::from_secs(60)), "60 s");
+        assert_eq!(seconds(Duration::from_millis(1500)), "1.5 s");
+        assert_eq!(seconds(Duration::from_nanos(59_999_999_000)), "60 s");
+    }
+}
