@@ -7,5 +7,6 @@ pub mod jsonrpc;
 pub mod line;
 pub mod revision;
 pub mod session;
+pub mod stdio;
 mod text;
 pub mod transport;

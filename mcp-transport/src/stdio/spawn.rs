@@ -1,0 +1,309 @@
+//! Starts the process itself: one fork, and what the child does before it becomes the server.
+//!
+//! Not by `std::process::Command`, for two reasons. It asserts that it can wait for a child whose exec failed,
+//! which it cannot in a host that ignores SIGCHLD. And it gives no descriptor of the process: one that is
+//! opened by number afterwards may be another's in such a host, where `clone3` gives it with the child.
+#![allow(unsafe_code)]
+
+use std::{
+    ffi::CString,
+    io::{self, Read},
+    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
+    ptr,
+};
+
+use crate::error::{Error, ErrorKind};
+
+use super::{
+    command::{self, Command},
+    sys,
+};
+
+/// A child that runs its program, with our ends of its pipes.
+#[derive(Debug)]
+pub(super) struct Child {
+    pub(super) pid: libc::pid_t,
+    pub(super) pidfd: OwnedFd,
+    pub(super) stdin: OwnedFd,
+    pub(super) stdout: OwnedFd,
+    pub(super) stderr: OwnedFd,
+}
+
+/// Where the child was when it failed.
+#[derive(Debug, Clone, Copy)]
+#[repr(u8)]
+enum Stage {
+    Prepare = 1,
+    Directory = 2,
+    Exec = 3,
+}
+
+/// Starts the program. Blocks until it runs or has failed to.
+///
+/// The child dies with the calling *thread*: call it from one that lives as long as the child may. All signals
+/// should be blocked on it, so that no handler of the host's runs in the child before these are gone.
+pub(super) fn spawn(command: &Command) -> Result<Child, Error> {
+    let (stdin_theirs, stdin) = sys::pipe().map_err(local)?;
+    let (stdout, stdout_theirs) = sys::pipe().map_err(local)?;
+    let (stderr, stderr_theirs) = sys::pipe().map_err(local)?;
+    let (report, report_theirs) = sys::pipe().map_err(local)?;
+    for ours in [&stdin, &stdout, &stderr] {
+        // Only our ends: the two ends of a pipe have each their own flags.
+        sys::set_nonblocking(ours.as_fd()).map_err(local)?;
+    }
+    let args = pointers(&command.args);
+    let env = pointers(&command.env);
+    // A script without a first line is for the shell, as execvp has it.
+    let sh = c"/bin/sh";
+    let mut sh_args = vec![sh.as_ptr(), command.program.as_ptr()];
+    sh_args.extend_from_slice(&args[1..]);
+    let plan = Plan {
+        program: command.program.as_ptr(),
+        args: args.as_ptr(),
+        sh: sh.as_ptr(),
+        sh_args: sh_args.as_ptr(),
+        env: env.as_ptr(),
+        cwd: command.cwd.as_ref().map_or(ptr::null(), |cwd| cwd.as_ptr()),
+        stdio: [&stdin_theirs, &stdout_theirs, &stderr_theirs].map(AsRawFd::as_raw_fd),
+        report: report_theirs.as_raw_fd(),
+        parent: std::process::id(),
+    };
+    // SAFETY: every pointer of the plan is into memory that outlives this function's frame in both processes.
+    let (pid, pidfd) = unsafe { fork(&plan) }.map_err(local)?;
+    drop((stdin_theirs, stdout_theirs, stderr_theirs, report_theirs));
+    let mut failure = Vec::new();
+    // It ends at exec, when the child's end of this pipe is closed, or with the child.
+    let read = std::fs::File::from(report).read_to_end(&mut failure);
+    let pidfd = match pidfd {
+        Ok(pidfd) => pidfd,
+        Err(error) => return Err(without_pidfd(pid, &error)),
+    };
+    if read.is_ok() && failure.is_empty() {
+        return Ok(Child {
+            pid,
+            pidfd,
+            stdin,
+            stdout,
+            stderr,
+        });
+    }
+    // It has ended or is about to; waiting for it keeps no zombie.
+    sys::poll_readable(&[pidfd.as_fd()], None);
+    let _ = sys::reap(pidfd.as_fd());
+    Err(match failure[..] {
+        [stage, a, b, c, d] => {
+            let error = io::Error::from_raw_os_error(i32::from_ne_bytes([a, b, c, d]));
+            if stage == Stage::Exec as u8 {
+                command::exec_error(&command.program, &error)
+            } else if stage == Stage::Directory as u8 {
+                let message = format!("the working directory cannot be entered: {error}");
+                Error::new(ErrorKind::Config, message)
+            } else {
+                Error::new(
+                    ErrorKind::Local,
+                    format!("the child process cannot be prepared: {error}"),
+                )
+            }
+        }
+        _ => Error::new(
+            ErrorKind::Local,
+            "the child process ended before it was started",
+        ),
+    })
+}
+
+fn local(error: io::Error) -> Error {
+    Error::new(
+        ErrorKind::Local,
+        format!("no process can be started now: {error}"),
+    )
+}
+
+/// A kernel that has neither `clone3` nor `pidfd_open`, or forbids both.
+fn without_pidfd(pid: libc::pid_t, error: &io::Error) -> Error {
+    // SAFETY: it is our child, and nobody else waits for it but a host that waits for all.
+    unsafe {
+        libc::kill(pid, libc::SIGKILL);
+        libc::waitpid(pid, ptr::null_mut(), 0);
+    }
+    let message =
+        format!("no descriptor of a process can be had (Linux 5.4 or later is needed): {error}");
+    Error::new(ErrorKind::Config, message)
+}
+
+fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
+    strings
+        .iter()
+        .map(|s| s.as_ptr())
+        .chain([ptr::null()])
+        .collect()
+}
+
+/// What the child needs, as it needs it: after a fork of a process with threads nothing may be allocated.
+struct Plan {
+    program: *const libc::c_char,
+    args: *const *const libc::c_char,
+    sh: *const libc::c_char,
+    sh_args: *const *const libc::c_char,
+    env: *const *const libc::c_char,
+    cwd: *const libc::c_char,
+    stdio: [RawFd; 3],
+    report: RawFd,
+    parent: u32,
+}
+
+/// `struct clone_args` of the kernel, in its first version that has a size (64 bytes).
+#[repr(C)]
+#[derive(Default)]
+struct CloneArgs {
+    flags: u64,
+    pidfd: u64,
+    child_tid: u64,
+    parent_tid: u64,
+    exit_signal: u64,
+    stack: u64,
+    stack_size: u64,
+    tls: u64,
+}
+
+/// Forks. The child never returns from here. In the parent, the child's id and its descriptor.
+///
+/// # Safety
+/// The plan's pointers must be good, and end with null where they are lists.
+unsafe fn fork(plan: &Plan) -> io::Result<(libc::pid_t, io::Result<OwnedFd>)> {
+    let mut pidfd: RawFd = -1;
+    let args = CloneArgs {
+        flags: libc::CLONE_PIDFD as u64,
+        pidfd: &raw mut pidfd as u64,
+        exit_signal: libc::SIGCHLD as u64,
+        ..CloneArgs::default()
+    };
+    // SAFETY: without CLONE_VM this is a fork: the child goes on with a copy of this stack. It calls nothing
+    // but what may be called between fork and exec.
+    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<CloneArgs>()) };
+    match pid {
+        // SAFETY: the caller's promise.
+        0 => unsafe { become_server(plan) },
+        1.. => {
+            // SAFETY: the kernel has just made it, and nobody else knows it.
+            let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+            return Ok((pid as libc::pid_t, Ok(pidfd)));
+        }
+        _ => {}
+    }
+    let error = io::Error::last_os_error();
+    // Sandboxes forbid clone3, for they cannot look into its arguments.
+    if !matches!(
+        error.raw_os_error(),
+        Some(libc::ENOSYS | libc::EPERM | libc::EINVAL)
+    ) {
+        return Err(error);
+    }
+    // SAFETY: as above.
+    match unsafe { libc::fork() } {
+        // SAFETY: the caller's promise.
+        0 => unsafe { become_server(plan) },
+        pid if pid > 0 => Ok((pid, sys::pidfd_open(pid))),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The child's part: async-signal-safe calls only, up to exec.
+///
+/// # Safety
+/// Only in a process that was forked just now, with a plan as [`fork`] wants it.
+unsafe fn become_server(plan: &Plan) -> ! {
+    // SAFETY: all of these may be called after a fork; what they are given is on this stack or in the plan.
+    unsafe {
+        default_signals();
+        libc::setsid();
+        // A second line only: it reaches this process alone. KILL, for it comes when nobody is left to insist.
+        libc::prctl(
+            libc::PR_SET_PDEATHSIG,
+            libc::SIGKILL as libc::c_ulong,
+            0,
+            0,
+            0,
+        );
+        if libc::getppid() as u32 != plan.parent {
+            // The parent ended before it could be waited for in this way.
+            libc::_exit(127);
+        }
+        for (wanted, fd) in (0..).zip(plan.stdio) {
+            // None of them is 0, 1 or 2 now, so that none is lost here; the copies stay open at exec.
+            if libc::dup2(fd, wanted) < 0 {
+                fail(plan, Stage::Prepare);
+            }
+        }
+        if !plan.cwd.is_null() && libc::chdir(plan.cwd) != 0 {
+            fail(plan, Stage::Directory);
+        }
+        close_others_at_exec();
+        let mut none = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+        libc::sigemptyset(none.as_mut_ptr());
+        // Last, for every handler is gone by now.
+        libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), ptr::null_mut());
+        libc::execve(plan.program, plan.args, plan.env);
+        if *libc::__errno_location() == libc::ENOEXEC {
+            libc::execve(plan.sh, plan.sh_args, plan.env);
+            *libc::__errno_location() = libc::ENOEXEC;
+        }
+        fail(plan, Stage::Exec)
+    }
+}
+
+/// Every signal's default: exec takes handlers off, but an ignored signal stays ignored.
+///
+/// # Safety
+/// Only in the child.
+unsafe fn default_signals() {
+    for signal in 1..=64 {
+        // SAFETY: all zero is SIG_DFL without flags. KILL, STOP and the two that the C library keeps for itself
+        // are refused, and are as they should be.
+        unsafe {
+            let default: libc::sigaction = std::mem::zeroed();
+            libc::sigaction(signal, &default, ptr::null_mut());
+        }
+    }
+}
+
+/// What the host did not mark itself is marked to be closed at exec: its sockets and files are not the server's.
+///
+/// # Safety
+/// Only in the child.
+unsafe fn close_others_at_exec() {
+    const CLOSE_RANGE_CLOEXEC: libc::c_uint = 1 << 2;
+    // SAFETY: the calls touch descriptors only.
+    unsafe {
+        if libc::syscall(
+            libc::SYS_close_range,
+            3,
+            libc::c_uint::MAX,
+            CLOSE_RANGE_CLOEXEC,
+        ) == 0
+        {
+            return;
+        }
+        // Linux before 5.11.
+        let mut limit = std::mem::MaybeUninit::<libc::rlimit>::zeroed();
+        libc::getrlimit(libc::RLIMIT_NOFILE, limit.as_mut_ptr());
+        let limit = limit.assume_init().rlim_cur.min(65_536) as RawFd;
+        for fd in 3..limit {
+            libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
+        }
+    }
+}
+
+/// Tells the parent what went wrong, and ends.
+///
+/// # Safety
+/// Only in the child.
+unsafe fn fail(plan: &Plan, stage: Stage) -> ! {
+    // SAFETY: the report is on this stack; a pipe takes five bytes at once.
+    unsafe {
+        let [a, b, c, d] = (*libc::__errno_location()).to_ne_bytes();
+        let report = [stage as u8, a, b, c, d];
+        libc::write(plan.report, report.as_ptr().cast(), report.len());
+        libc::_exit(127)
+    }
+}

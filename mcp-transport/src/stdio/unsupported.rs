@@ -1,0 +1,62 @@
+//! What stands in for stdio where it has not been built yet.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    config::StdioConfig,
+    error::{Error, ErrorKind},
+    jsonrpc::RequestId,
+    revision::Revision,
+    transport::{BoxFuture, Outgoing, Receiver, Transport},
+};
+
+/// Starts child processes; on this platform it cannot.
+#[derive(Debug, Clone, Default)]
+pub struct Spawner(());
+
+impl Spawner {
+    /// A spawner that can start nothing.
+    pub fn new() -> Self {
+        Self(())
+    }
+}
+
+/// A server that is a child process; on this platform it cannot be started.
+#[derive(Debug)]
+pub struct StdioTransport(());
+
+impl StdioTransport {
+    /// A transport whose start fails.
+    pub fn new(_config: StdioConfig) -> Self {
+        Self(())
+    }
+
+    /// A transport whose start fails.
+    pub fn with_spawner(_config: StdioConfig, _spawner: Spawner) -> Self {
+        Self(())
+    }
+
+    /// The longest frame that would be taken.
+    #[must_use]
+    pub fn max_frame(self, _bytes: usize) -> Self {
+        self
+    }
+}
+
+impl Transport for StdioTransport {
+    fn start(&self, _receiver: Arc<dyn Receiver>) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async {
+            let message = "servers over stdio are not supported on this platform yet";
+            Err(Error::new(ErrorKind::Config, message))
+        })
+    }
+    fn send(&self, _message: Outgoing) {}
+    fn negotiated(&self, _revision: Revision) {}
+    fn abandon(&self, _request: RequestId) {}
+    fn close(&self, _limit: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+}
+
+/// Keeps SIGPIPE off this thread, where there is such a signal; here nothing needs to be done.
+pub fn block_sigpipe_on_this_thread() {}
