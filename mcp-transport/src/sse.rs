@@ -1,0 +1,263 @@
+//! Decoding of Server-Sent Events (`text/event-stream`): bytes in, events out.
+//!
+//! The decoder does no I/O. Feed it what was read, in whatever pieces it came, and take events until it has none:
+//!
+//! ```
+//! use mcp_transport::sse::Decoder;
+//!
+//! let mut decoder = Decoder::new(1024);
+//! decoder.feed("id: 7\ndata: {\"jso".into());
+//! assert!(decoder.next_event()?.is_none());
+//! decoder.feed("n\":true}\n\n".into());
+//! let event = decoder.next_event()?.expect("the blank line ended the event");
+//! assert_eq!(event.data, "{\"json\":true}");
+//! assert_eq!(decoder.last_event_id(), Some(&b"7"[..]));
+//! # Ok::<(), mcp_transport::sse::TooLarge>(())
+//! ```
+
+use std::{fmt, mem, time::Duration};
+
+use bytes::{Bytes, BytesMut};
+
+const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
+
+/// One event of the stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Event {
+    /// The event's type; empty where the stream named none, which means `message`.
+    pub kind: Bytes,
+    /// The `data` lines joined by a line feed. A single line that came in one piece is a slice of that piece.
+    pub data: Bytes,
+    /// The id that this very event set, if it set one; see [`Decoder::last_event_id`] for the one in force.
+    pub id: Option<Bytes>,
+}
+
+impl Event {
+    /// Whether it is of the type that carries MCP messages.
+    pub fn is_message(&self) -> bool {
+        self.kind.is_empty() || self.kind == "message"
+    }
+}
+
+/// An event grew over the decoder's limit. The stream cannot be read on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLarge {
+    /// The limit, in bytes.
+    pub limit: usize,
+}
+
+impl fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an event is larger than {} bytes", self.limit)
+    }
+}
+
+impl std::error::Error for TooLarge {}
+
+/// Turns the pieces of one stream into its events.
+#[derive(Debug)]
+pub struct Decoder {
+    limit: usize,
+    /// What was fed and is not decoded yet.
+    input: Bytes,
+    /// The beginning of a line whose end has not come yet.
+    unfinished: BytesMut,
+    /// The last line ended with CR: a LF that follows belongs to it.
+    after_carriage_return: bool,
+    /// No line was read yet: a byte order mark may stand before the first.
+    at_start: bool,
+    pending: Pending,
+    last_event_id: Option<Bytes>,
+    retry: Option<Duration>,
+}
+
+/// What the lines of the event under way said so far.
+#[derive(Debug, Default)]
+struct Pending {
+    kind: Bytes,
+    data: Data,
+    id: Option<Bytes>,
+}
+
+#[derive(Debug, Default)]
+enum Data {
+    #[default]
+    None,
+    /// One line, kept as the slice that it is.
+    Line(Bytes),
+    /// Several, joined.
+    Lines(BytesMut),
+}
+
+impl Data {
+    fn len(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Line(line) => line.len(),
+            Self::Lines(lines) => lines.len(),
+        }
+    }
+
+    fn push(&mut self, line: Bytes) {
+        *self = match mem::take(self) {
+            Self::None => Self::Line(line),
+            Self::Line(first) => {
+                let mut lines = BytesMut::with_capacity(first.len() + 1 + line.len());
+                lines.extend_from_slice(&first);
+                lines.extend_from_slice(b"\n");
+                lines.extend_from_slice(&line);
+                Self::Lines(lines)
+            }
+            Self::Lines(mut lines) => {
+                lines.extend_from_slice(b"\n");
+                lines.extend_from_slice(&line);
+                Self::Lines(lines)
+            }
+        }
+    }
+}
+
+impl Pending {
+    fn len(&self) -> usize {
+        self.kind.len() + self.data.len() + self.id.as_ref().map_or(0, Bytes::len)
+    }
+}
+
+impl Decoder {
+    /// A decoder at the beginning of a stream, with the most bytes that one event (and one line) may have.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            input: Bytes::new(),
+            unfinished: BytesMut::new(),
+            after_carriage_return: false,
+            at_start: true,
+            pending: Pending::default(),
+            last_event_id: None,
+            retry: None,
+        }
+    }
+
+    /// Takes the next piece of the stream. Take all events before feeding again: otherwise the pieces are joined
+    /// by copying.
+    pub fn feed(&mut self, piece: Bytes) {
+        if self.input.is_empty() {
+            self.input = piece;
+        } else {
+            let mut joined = BytesMut::with_capacity(self.input.len() + piece.len());
+            joined.extend_from_slice(&self.input);
+            joined.extend_from_slice(&piece);
+            self.input = joined.freeze();
+        }
+    }
+
+    /// The next whole event, or `None` until more is fed. What stands unfinished when the stream ends was never an
+    /// event.
+    ///
+    /// # Errors
+    /// [`TooLarge`] if an event grew over the limit; the decoder is of no use afterwards.
+    pub fn next_event(&mut self) -> Result<Option<Event>, TooLarge> {
+        while let Some(line) = self.next_line()? {
+            if line.is_empty() {
+                if let Some(event) = self.dispatch() {
+                    return Ok(Some(event));
+                }
+            } else {
+                self.field(&line);
+                self.check(0)?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// The id of the last event that had one: where the stream can be taken up again (`Last-Event-ID`).
+    pub fn last_event_id(&self) -> Option<&[u8]> {
+        self.last_event_id.as_deref()
+    }
+
+    /// How long the server asked to wait before the stream is taken up again, if it did.
+    pub fn retry(&self) -> Option<Duration> {
+        self.retry
+    }
+
+    fn check(&self, more: usize) -> Result<(), TooLarge> {
+        if self.pending.len() + self.unfinished.len() + more > self.limit {
+            Err(TooLarge { limit: self.limit })
+        } else {
+            Ok(())
+        }
+    }
+
+    fn next_line(&mut self) -> Result<Option<Bytes>, TooLarge> {
+        if self.after_carriage_return && !self.input.is_empty() {
+            self.after_carriage_return = false;
+            if self.input[0] == b'\n' {
+                let _ = self.input.split_to(1);
+            }
+        }
+        let Some(end) = memchr::memchr2(b'\n', b'\r', &self.input) else {
+            self.check(self.input.len())?;
+            self.unfinished.extend_from_slice(&self.input);
+            self.input = Bytes::new();
+            return Ok(None);
+        };
+        self.check(end)?;
+        self.after_carriage_return = self.input[end] == b'\r';
+        let tail = self.input.split_to(end);
+        let _ = self.input.split_to(1);
+        let mut line = if self.unfinished.is_empty() {
+            tail
+        } else {
+            self.unfinished.extend_from_slice(&tail);
+            mem::take(&mut self.unfinished).freeze()
+        };
+        if mem::take(&mut self.at_start) && line.starts_with(BYTE_ORDER_MARK) {
+            line = line.slice(BYTE_ORDER_MARK.len()..);
+        }
+        Ok(Some(line))
+    }
+
+    fn field(&mut self, line: &Bytes) {
+        let (name, value) = match memchr::memchr(b':', line) {
+            Some(colon) => {
+                let space = usize::from(line.get(colon + 1) == Some(&b' '));
+                (&line[..colon], line.slice(colon + 1 + space..))
+            }
+            None => (&line[..], Bytes::new()),
+        };
+        match name {
+            b"data" => self.pending.data.push(value),
+            // Copied, for they outlive the event, and a slice would keep the whole piece alive.
+            b"event" => self.pending.kind = Bytes::copy_from_slice(&value),
+            b"id" if !value.contains(&0) => self.pending.id = Some(Bytes::copy_from_slice(&value)),
+            b"retry" => {
+                if let Some(milliseconds) = parse_digits(&value) {
+                    self.retry = Some(Duration::from_millis(milliseconds));
+                }
+            }
+            // A comment has an empty name, and other fields mean nothing.
+            _ => {}
+        }
+    }
+
+    /// The event under way is complete. Without a data line it is no event, but its id counts.
+    fn dispatch(&mut self) -> Option<Event> {
+        let Pending { kind, data, id } = mem::take(&mut self.pending);
+        if let Some(id) = &id {
+            self.last_event_id = (!id.is_empty()).then(|| id.clone());
+        }
+        let data = match data {
+            Data::None => return None,
+            Data::Line(line) => line,
+            Data::Lines(lines) => lines.freeze(),
+        };
+        Some(Event { kind, data, id })
+    }
+}
+
+fn parse_digits(value: &[u8]) -> Option<u64> {
+    if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
+        return None;
+    }
+    std::str::from_utf8(value).ok()?.parse().ok()
+}
