@@ -1,0 +1,219 @@
+//! The connections to a server, shared by all sessions of a binding, and the sending of one request over them.
+
+use std::{
+    fmt,
+    pin::Pin,
+    sync::{Arc, Weak},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use hyper::{body::Incoming, rt::Executor};
+use hyper_util::{client::legacy::Client, rt::TokioTimer};
+use tokio::runtime::Handle;
+use url::Url;
+
+use super::{
+    body::{self, Outbound, Taken},
+    config,
+    connect::{self, Connector, Tls},
+    tasks::Tasks,
+};
+use crate::error::{Error, ErrorKind, Outcome};
+
+/// An idle connection is not used any more after this: many servers close theirs after five seconds, and a request
+/// that meets the closing half way has an outcome that nobody knows.
+const IDLE: Duration = Duration::from_secs(4);
+
+/// How many redirects one request follows.
+const REDIRECTS: usize = 4;
+
+/// The pool of connections that the sessions of one binding share. Cloning is cheap and shares the pool; dropping
+/// the last clone closes every connection, also those still being made.
+#[derive(Clone)]
+pub struct HttpClient {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    client: Client<Connector, Outbound>,
+    /// Where hyper's own tasks live: one for each connection, and connections being made that nobody waits for.
+    _connections: Arc<Tasks>,
+}
+
+impl HttpClient {
+    /// A pool without a connection. Nothing is read or opened before the first request.
+    pub fn new() -> Self {
+        Self::with_tls(Tls::default())
+    }
+
+    pub(super) fn with_tls(tls: Tls) -> Self {
+        let connections = Arc::new(Tasks::default());
+        let client = Client::builder(OwnedBy(Arc::downgrade(&connections)))
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .build(Connector::new(tls));
+        Self {
+            inner: Arc::new(Inner {
+                client,
+                _connections: connections,
+            }),
+        }
+    }
+
+    /// Sends one request and gives the head of what came, following the redirects that may be followed.
+    ///
+    /// A request that hyper hands back unwritten, because the idle connection it was meant for had just been closed,
+    /// is sent on another one; a request whose body was taken never is.
+    pub(super) async fn send(&self, outgoing: Outgoing<'_>) -> Result<Response<Incoming>, Error> {
+        // Lets the runtime look at its sockets once, so that a connection which the server has closed meanwhile is
+        // seen as closed before it is picked.
+        tokio::task::yield_now().await;
+        let mut url = outgoing.url.clone();
+        let mut uri = outgoing.uri.clone();
+        for _ in 0..=REDIRECTS {
+            let mut request =
+                Request::new(Outbound::new(outgoing.body.clone(), outgoing.taken.clone()));
+            *request.method_mut() = outgoing.method.clone();
+            *request.uri_mut() = uri;
+            *request.headers_mut() = outgoing.headers.clone();
+            let response = match self.inner.client.request(request).await {
+                Ok(response) => response,
+                Err(error) => return Err(failure(&config::origin(&url), &error, &outgoing)),
+            };
+            if !response.status().is_redirection() || response.status() == StatusCode::NOT_MODIFIED
+            {
+                return Ok(response);
+            }
+            url = follow(&url, response.status(), response.headers())
+                .map_err(|error| error.with_outcome(outgoing.outcome()))?;
+            uri = config::uri_of(&url)?;
+            // Read to its end, so that its connection serves the next hop.
+            body::beginning(response.into_body(), 16 << 10, Duration::from_secs(1)).await;
+        }
+        Err(Error::new(
+            ErrorKind::Config,
+            format!(
+                "{} redirects in a circle: gave up after {REDIRECTS} redirects",
+                config::origin(&url)
+            ),
+        )
+        .with_outcome(outgoing.outcome()))
+    }
+}
+
+impl Default for HttpClient {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for HttpClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpClient").finish_non_exhaustive()
+    }
+}
+
+/// One request.
+#[derive(Debug)]
+pub(super) struct Outgoing<'a> {
+    pub(super) method: Method,
+    pub(super) url: &'a Url,
+    pub(super) uri: &'a http::Uri,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+    pub(super) taken: Option<Taken>,
+}
+
+impl Outgoing<'_> {
+    fn outcome(&self) -> Outcome {
+        match &self.taken {
+            Some(taken) if !taken.is_taken() => Outcome::NotSent,
+            _ => Outcome::Unknown,
+        }
+    }
+}
+
+fn failure(
+    origin: &str,
+    error: &hyper_util::client::legacy::Error,
+    outgoing: &Outgoing<'_>,
+) -> Error {
+    if error.is_connect() {
+        return connect::failure(origin, error);
+    }
+    let last = connect::causes(error).last();
+    let why = last.map(ToString::to_string).unwrap_or_default();
+    Error::new(
+        ErrorKind::Transport,
+        format!("the connection to {origin} broke before an answer came: {why}"),
+    )
+    .with_outcome(outgoing.outcome())
+}
+
+/// Where a redirect leads, if it may be followed: with the method and the body kept (307, 308), and to the same
+/// origin, or from http to https on the same host and the default ports. So no credential goes anywhere else.
+fn follow(from: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Url, Error> {
+    let refused = |why: &str| {
+        Error::new(
+            ErrorKind::Config,
+            format!(
+                "{} answered with a redirect (HTTP {}) {why}",
+                config::origin(from),
+                status.as_u16()
+            ),
+        )
+    };
+    let target = headers
+        .get(header::LOCATION)
+        .and_then(|location| location.to_str().ok())
+        .and_then(|location| from.join(location).ok())
+        .ok_or_else(|| refused("to nowhere"))?;
+    let destination = if target.origin() == from.origin() {
+        "within itself".to_owned()
+    } else {
+        format!("to {}", config::origin(&target))
+    };
+    if !matches!(
+        status,
+        StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT
+    ) {
+        return Err(refused(&format!(
+            "{destination} that would change the method; the URL should be the final one"
+        )));
+    }
+    let upgrade = from.scheme() == "http"
+        && target.scheme() == "https"
+        && from.host() == target.host()
+        && from.port_or_known_default() == Some(80)
+        && target.port_or_known_default() == Some(443);
+    if target.origin() != from.origin() && !upgrade {
+        return Err(refused(&format!(
+            "{destination}, where the credentials must not go; the URL should be the final one"
+        )));
+    }
+    let mut target = target;
+    target.set_fragment(None);
+    // An origin has no user: what stands in the Location is dropped. Both calls only fail without a host.
+    let _ = target.set_username("");
+    let _ = target.set_password(None);
+    Ok(target)
+}
+
+/// Runs hyper's tasks as tasks of the pool, so that they end with it.
+#[derive(Clone)]
+struct OwnedBy(Weak<Tasks>);
+
+type HyperTask = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl Executor<HyperTask> for OwnedBy {
+    fn execute(&self, task: HyperTask) {
+        if let Some(tasks) = self.0.upgrade() {
+            if let Some(id) = tasks.reserve() {
+                tasks.spawn(id, &Handle::current(), task);
+            }
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Streamable HTTP: each message is a POST, and what the server has to say comes back as its answer, as JSON or as a
+//! stream of events.
+//!
+//! [`HttpTransport`] carries one session. Its connections are those of an [`HttpClient`], which the sessions of one
+//! binding share.
+
+mod answer;
+mod body;
+mod client;
+mod config;
+mod connect;
+mod exchange;
+mod retry_after;
+mod snippet;
+mod tasks;
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    time::Duration,
+};
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
+use tokio::{runtime::Handle, sync::watch, time::timeout};
+
+pub use self::{client::HttpClient, config::HttpConfig};
+use self::{
+    exchange::{Exchange, Role},
+    tasks::{TaskId, Tasks},
+};
+use crate::{
+    error::{Error, ErrorKind},
+    jsonrpc::RequestId,
+    revision::Revision,
+    transport::{BoxFuture, Incoming, Outgoing, Receiver, Transport},
+};
+
+const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
+const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
+
+/// One session over Streamable HTTP (2025-03-26 to 2025-11-25).
+///
+/// Each message is carried by a task of its own on the runtime that [`Transport::start`] was called on. Dropping the
+/// transport cuts them all.
+pub struct HttpTransport {
+    shared: Arc<Shared>,
+}
+
+/// What the transport and its tasks share.
+struct Shared {
+    config: HttpConfig,
+    origin: String,
+    client: HttpClient,
+    /// Whom to tell; nobody before the start and after the end was told.
+    receiver: RwLock<Option<Arc<dyn Receiver>>>,
+    state: Mutex<State>,
+    posts: Tasks,
+    /// The good-bye, which outlives the posts.
+    closing: Tasks,
+}
+
+#[derive(Default)]
+struct State {
+    /// Where the tasks run, from the start on.
+    runtime: Option<Handle>,
+    closed: bool,
+    /// The id that the server gave the session.
+    session: Option<HeaderValue>,
+    /// The server no longer knows the session: it need not be told that it is over.
+    expired: bool,
+    revision: Option<Revision>,
+    /// `notifications/initialized` was sent: messages need not be looked into any more.
+    initialized: bool,
+    /// Open as long as `notifications/initialized` is under way; what is sent meanwhile waits for it.
+    gate: Option<watch::Receiver<()>>,
+    /// The requests that are not settled, and who carries them.
+    requests: HashMap<RequestId, TaskId>,
+}
+
+impl HttpTransport {
+    /// A transport for one session with the server of `config`, over the connections of `client`.
+    pub fn new(config: HttpConfig, client: HttpClient) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                origin: config.origin(),
+                config,
+                client,
+                receiver: RwLock::default(),
+                state: Mutex::default(),
+                posts: Tasks::default(),
+                closing: Tasks::default(),
+            }),
+        }
+    }
+}
+
+impl Transport for HttpTransport {
+    /// There is nothing to connect before the first message: it only learns whom to tell and where to run.
+    fn start(&self, receiver: Arc<dyn Receiver>) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let mut state = self.shared.state();
+            if state.closed {
+                return Err(Error::new(ErrorKind::Closed, "the session was closed"));
+            }
+            state.runtime = Some(Handle::current());
+            *self
+                .shared
+                .receiver
+                .write()
+                .unwrap_or_else(PoisonError::into_inner) = Some(receiver);
+            Ok(())
+        })
+    }
+
+    fn send(&self, message: Outgoing) {
+        self.shared.send(message);
+    }
+
+    fn negotiated(&self, revision: Revision) {
+        self.shared.state().revision = Some(revision);
+    }
+
+    fn abandon(&self, request: RequestId) {
+        let task = self.shared.state().requests.remove(&request);
+        if let Some(task) = task {
+            self.shared.posts.cut(task);
+        }
+    }
+
+    fn close(&self, limit: Duration) -> BoxFuture<'_, ()> {
+        Box::pin(async move {
+            self.shared.begin_close(limit);
+            let shared = &self.shared;
+            let over = async {
+                shared.posts.emptied().await;
+                shared.closing.emptied().await;
+            };
+            if timeout(limit, over).await.is_err() {
+                shared.closing.cut_all();
+            }
+        })
+    }
+}
+
+impl Drop for HttpTransport {
+    fn drop(&mut self) {
+        self.shared.state().closed = true;
+        self.shared.posts.cut_all();
+        self.shared.closing.cut_all();
+    }
+}
+
+impl fmt::Debug for HttpTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpTransport")
+            .field("origin", &self.shared.origin)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn send(self: &Arc<Self>, message: Outgoing) {
+        let mut state = self.state();
+        let Some(runtime) = state.runtime.clone().filter(|_| !state.closed) else {
+            // Its end was told already.
+            return;
+        };
+        let Some(task) = self.posts.reserve() else {
+            return;
+        };
+        let role = if state.initialized {
+            Role::Other
+        } else {
+            match (answer::method(&message.bytes).as_deref(), message.request) {
+                (Some("initialize"), Some(_)) => Role::Initialize,
+                (Some("notifications/initialized"), None) => Role::Initialized,
+                _ => Role::Other,
+            }
+        };
+        let mut gate = state.gate.clone();
+        let mut opens = None;
+        if role == Role::Initialized {
+            state.initialized = true;
+            let (sender, receiver) = watch::channel(());
+            opens = Some(sender);
+            gate = state.gate.replace(receiver);
+        } else if gate
+            .as_ref()
+            .is_some_and(|gate| gate.has_changed().is_err())
+        {
+            state.gate = None;
+            gate = None;
+        }
+        if let Some(id) = message.request {
+            state.requests.insert(id, task);
+        }
+        drop(state);
+        let exchange = Exchange {
+            shared: self.clone(),
+            message: message.bytes,
+            request: message.request,
+            role,
+            settled: false,
+            opens,
+        };
+        self.posts.spawn(task, &runtime, exchange.run(gate));
+    }
+
+    /// Tells the receiver, unless the end was told.
+    fn tell(&self, incoming: Incoming) {
+        // Held while it is told, so that nothing comes after the end.
+        let receiver = self.receiver.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(receiver) = &*receiver {
+            receiver.receive(incoming);
+        }
+    }
+
+    /// Tells the end, once.
+    fn end(&self, error: Error) {
+        let receiver = self
+            .receiver
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(receiver) = receiver {
+            receiver.receive(Incoming::Ended(error));
+        }
+    }
+
+    fn settled(&self, id: RequestId) {
+        let mut state = self.state();
+        state.requests.remove(&id);
+        if state.requests.is_empty() {
+            state.requests.shrink_to(8);
+        }
+    }
+
+    fn session(&self) -> Option<HeaderValue> {
+        self.state().session.clone()
+    }
+
+    /// `initialize` succeeded, with the session id of its answer if there is one.
+    fn opened(&self, session: Option<&HeaderValue>) {
+        self.state().session = session.cloned().map(|mut id| {
+            id.set_sensitive(true);
+            id
+        });
+    }
+
+    fn expired(&self) {
+        self.state().expired = true;
+    }
+
+    /// What goes along with every request of the session.
+    fn session_headers(&self) -> HeaderMap {
+        let mut headers = self.config.headers.clone();
+        let state = self.state();
+        if let Some(session) = &state.session {
+            headers.insert(SESSION_ID, session.clone());
+        }
+        if let Some(revision) = state.revision {
+            headers.insert(
+                PROTOCOL_VERSION,
+                HeaderValue::from_static(revision.as_str()),
+            );
+        }
+        headers
+    }
+
+    fn message_headers(&self) -> HeaderMap {
+        let mut headers = self.session_headers();
+        headers.insert(
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("application/json"),
+        );
+        headers.insert(
+            header::ACCEPT,
+            HeaderValue::from_static("application/json, text/event-stream"),
+        );
+        headers
+    }
+
+    /// Everything under way is cut and its end told; then the server is told that the session is over, in a task
+    /// that is bounded by itself.
+    fn begin_close(self: &Arc<Self>, limit: Duration) {
+        let runtime = {
+            let mut state = self.state();
+            if std::mem::replace(&mut state.closed, true) {
+                return;
+            }
+            state.requests = HashMap::new();
+            let says_farewell = state.session.is_some() && !state.expired;
+            state.runtime.clone().filter(|_| says_farewell)
+        };
+        self.posts.cut_all();
+        self.end(Error::new(ErrorKind::Closed, "the session was closed"));
+        let Some(runtime) = runtime else { return };
+        let Some(task) = self.closing.reserve() else {
+            return;
+        };
+        let shared = self.clone();
+        self.closing.spawn(task, &runtime, async move {
+            let farewell = shared.client.send(client::Outgoing {
+                method: Method::DELETE,
+                url: &shared.config.url,
+                uri: &shared.config.uri,
+                headers: shared.session_headers(),
+                body: bytes::Bytes::new(),
+                taken: None,
+            });
+            match timeout(limit, farewell).await {
+                // Whatever it says: many servers do not offer it.
+                Ok(Ok(answer)) => {
+                    tracing::debug!(status = answer.status().as_u16(), "the session was ended");
+                }
+                Ok(Err(error)) => tracing::debug!(%error, "the session's end was not delivered"),
+                Err(_) => tracing::debug!("the session's end was not answered in time"),
+            }
+        });
+    }
+}

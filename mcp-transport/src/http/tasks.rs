@@ -1,0 +1,138 @@
+//! Tasks that belong to somebody: they end with their owner, and it can be known when they have ended.
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::{runtime::Handle, sync::Notify, task::AbortHandle};
+
+/// Names one task of a [`Tasks`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct TaskId(u64);
+
+/// A set of running tasks. Dropping it cuts them all.
+#[derive(Debug, Default)]
+pub(super) struct Tasks {
+    set: Arc<Set>,
+}
+
+#[derive(Debug, Default)]
+struct Set {
+    running: Mutex<Running>,
+    emptied: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Running {
+    next: u64,
+    cut: bool,
+    /// `None` stands for a task that has its place and is not spawned yet.
+    tasks: HashMap<TaskId, Option<AbortHandle>>,
+}
+
+impl Set {
+    fn running(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remove(&self, id: TaskId) -> Option<AbortHandle> {
+        let mut running = self.running();
+        let task = running.tasks.remove(&id).flatten();
+        if running.tasks.is_empty() {
+            // The table of a burst is not kept for ever.
+            running.tasks.shrink_to(8);
+            self.emptied.notify_waiters();
+        }
+        task
+    }
+}
+
+/// Takes its task off the set, however the task ends.
+struct Place {
+    set: Arc<Set>,
+    id: TaskId,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.set.remove(self.id);
+    }
+}
+
+impl Tasks {
+    /// Makes a place for a task, so that its id is known before it runs. `None` once the set was cut.
+    pub(super) fn reserve(&self) -> Option<TaskId> {
+        let mut running = self.set.running();
+        if running.cut {
+            return None;
+        }
+        let id = TaskId(running.next);
+        running.next += 1;
+        running.tasks.insert(id, None);
+        Some(id)
+    }
+
+    /// Runs `work` in the place `id`. Cut meanwhile, it is dropped without running.
+    pub(super) fn spawn(
+        &self,
+        id: TaskId,
+        runtime: &Handle,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let place = Place {
+            set: self.set.clone(),
+            id,
+        };
+        // No lock is held here: a runtime that is shutting down drops the work at once, and with it the place.
+        let task = runtime.spawn(async move {
+            let _place = place;
+            work.await;
+        });
+        let mut running = self.set.running();
+        match running.tasks.get_mut(&id) {
+            Some(slot) => *slot = Some(task.abort_handle()),
+            // It has ended, or it was cut before it began.
+            None => task.abort(),
+        }
+    }
+
+    /// Cuts one task; nothing if it has ended.
+    pub(super) fn cut(&self, id: TaskId) {
+        if let Some(task) = self.set.remove(id) {
+            task.abort();
+        }
+    }
+
+    /// Cuts every task and takes no more.
+    pub(super) fn cut_all(&self) {
+        let mut running = self.set.running();
+        running.cut = true;
+        for task in running.tasks.values().flatten() {
+            task.abort();
+        }
+        // Those not spawned yet are found cut when they are; the others leave as they end.
+        running.tasks.retain(|_, task| task.is_some());
+        if running.tasks.is_empty() {
+            self.set.emptied.notify_waiters();
+        }
+    }
+
+    /// Completes when no task is left.
+    pub(super) async fn emptied(&self) {
+        loop {
+            let emptied = self.set.emptied.notified();
+            if self.set.running().tasks.is_empty() {
+                return;
+            }
+            emptied.await;
+        }
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        self.cut_all();
+    }
+}
