@@ -225,14 +225,15 @@ impl Answer<'_> {
     pub(super) fn foreign(&self) -> Error {
         let kind = match self.headers.get(header::CONTENT_ENCODING) {
             Some(_) => "something encoded that was not asked for".into(),
-            None => media_type(self.headers).unwrap_or_else(|| "something untyped".into()),
+            None => media_type(self.headers)
+                .map_or_else(|| "something untyped".into(), |kind| printable(&kind)),
         };
         Error::new(
             ErrorKind::Protocol,
             format!(
                 "the server at {} answered with {} where JSON or an event stream was due ({}){}",
                 self.origin,
-                printable(&kind),
+                kind,
                 named(self.status),
                 self.words()
             ),

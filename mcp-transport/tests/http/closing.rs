@@ -1,0 +1,194 @@
+//! Ends: in good order, within their limit, and without a word after the last.
+
+use std::time::Duration;
+
+use mcp_transport::{
+    error::ErrorKind,
+    http::{HttpClient, HttpTransport},
+    jsonrpc::RequestId,
+    transport::{Incoming, Transport},
+};
+use tokio::time::Instant;
+
+use crate::server::{Client, Server, all_is_quiet};
+
+const LIMIT: Duration = Duration::from_secs(5);
+
+#[tokio::test]
+async fn closing_tells_the_server_whatever_it_says_to_that() {
+    for status in [
+        "200 OK",
+        "404 Not Found",
+        "405 Method Not Allowed",
+        "500 Internal Server Error",
+        "501 Not Implemented",
+    ] {
+        let server = Server::start().await;
+        let (mut client, mut connection) = Client::opened(&server, "s-1").await;
+        let served = async {
+            let request = connection.request().await;
+            assert_eq!(request.line, "DELETE /mcp HTTP/1.1");
+            assert_eq!(request.header("mcp-session-id"), Some("s-1"));
+            assert_eq!(request.header("mcp-protocol-version"), Some("2025-06-18"));
+            connection.answer(status, &[], "").await;
+        };
+        tokio::join!(client.transport.close(LIMIT), served);
+        assert_eq!(client.ended().await, ErrorKind::Closed);
+        assert!(client.left().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_is_bounded_when_the_server_never_answers() {
+    let server = Server::start().await;
+    let (mut client, mut connection) = Client::opened(&server, "s").await;
+    let begun = Instant::now();
+    tokio::join!(client.transport.close(LIMIT), connection.request());
+    assert_eq!(begun.elapsed().as_secs(), LIMIT.as_secs());
+    assert_eq!(client.ended().await, ErrorKind::Closed);
+    connection.closed().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_is_bounded_when_nobody_takes_the_farewell() {
+    let server = Server::start().await;
+    let (client, connection) = Client::opened(&server, "s").await;
+    connection.hang_up().await;
+    let begun = Instant::now();
+    client.transport.close(LIMIT).await;
+    assert_eq!(begun.elapsed().as_secs(), LIMIT.as_secs());
+    // Its connection stands in the backlog, and goes with it.
+    server.accept().await.closed().await;
+}
+
+#[tokio::test]
+async fn closing_cuts_what_is_under_way_at_once() {
+    let server = Server::start().await;
+    let (mut client, mut silent) = Client::opened(&server, "s").await;
+    client.request(1, "tools/call");
+    silent.request().await;
+    client.written(1).await;
+    client.request(2, "tools/call");
+    let (mut stream, _) = server.request().await;
+    stream.begin_events(&[]).await;
+    client.written(2).await;
+    let served = async {
+        // Both are cut before the farewell is answered.
+        silent.closed().await;
+        stream.closed().await;
+        let (mut farewell, request) = server.request().await;
+        assert!(request.line.starts_with("DELETE"));
+        farewell.answer("200 OK", &[], "").await;
+    };
+    tokio::join!(client.transport.close(LIMIT), served);
+    assert_eq!(client.ended().await, ErrorKind::Closed);
+    assert!(client.left().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_session_id_there_is_no_farewell() {
+    let server = Server::start().await;
+    let mut client = Client::of(&server).await;
+    let mut connection = client.open(&server, &[]).await;
+    let begun = Instant::now();
+    client.transport.close(LIMIT).await;
+    assert_eq!(begun.elapsed(), Duration::ZERO);
+    assert_eq!(client.ended().await, ErrorKind::Closed);
+    drop(client);
+    connection.closed().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handshake_that_is_held_up_is_cut_by_the_close() {
+    let server = Server::start().await;
+    let mut client = Client::of(&server).await;
+    client.request(0, "initialize");
+    let (mut connection, _) = server.request().await;
+    client.written(0).await;
+    client.transport.close(LIMIT).await;
+    assert_eq!(client.ended().await, ErrorKind::Closed);
+    connection.closed().await;
+    all_is_quiet().await;
+    assert!(client.left().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn closing_may_be_asked_for_by_many_and_each_has_its_own_limit() {
+    let server = Server::start().await;
+    let (mut client, mut connection) = Client::opened(&server, "s").await;
+    let begun = Instant::now();
+    let closer = |limit| {
+        let close = client.transport.close(limit);
+        async move {
+            close.await;
+            begun.elapsed().as_secs()
+        }
+    };
+    let (long, short, _) = tokio::join!(closer(LIMIT), closer(LIMIT / 5), connection.request());
+    // The shortest cuts, for all.
+    assert_eq!((long, short), (1, 1));
+    client.transport.close(LIMIT).await;
+    assert_eq!(begun.elapsed().as_secs(), 1);
+    assert_eq!(client.ended().await, ErrorKind::Closed);
+    assert!(client.left().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_close_that_is_given_up_still_ends_by_itself() {
+    let server = Server::start().await;
+    let (client, mut connection) = Client::opened(&server, "s").await;
+    let mut close = client.transport.close(LIMIT);
+    tokio::select! {
+        biased;
+        () = &mut close => panic!("nobody answered the farewell"),
+        _ = connection.request() => {}
+    }
+    drop(close);
+    let begun = Instant::now();
+    connection.closed().await;
+    assert_eq!(begun.elapsed().as_secs(), LIMIT.as_secs());
+}
+
+#[tokio::test]
+async fn dropping_the_transport_cuts_everything_without_a_word() {
+    let server = Server::start().await;
+    let (mut client, mut silent) = Client::opened(&server, "s").await;
+    client.request(1, "tools/call");
+    silent.request().await;
+    client.written(1).await;
+    let Client {
+        transport,
+        mut told,
+    } = client;
+    drop(transport);
+    silent.closed().await;
+    assert!(
+        told.recv().await.is_none(),
+        "the receiver is let go of in silence"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_sent_after_the_close_goes_nowhere() {
+    let server = Server::start().await;
+    let mut client = Client::of(&server).await;
+    client.transport.close(LIMIT).await;
+    assert!(matches!(client.next().await, Incoming::Ended(_)));
+    client.request(1, "ping");
+    client.notify("notifications/initialized");
+    client.transport.abandon(RequestId(1));
+    tokio::select! {
+        _ = server.accept() => panic!("it went out"),
+        () = all_is_quiet() => {}
+    }
+    assert!(client.left().is_empty());
+}
+
+#[tokio::test]
+async fn a_transport_that_was_never_started_closes() {
+    let server = Server::start().await;
+    let transport = HttpTransport::new(server.config(), HttpClient::new());
+    transport.close(LIMIT).await;
+    let client = Client::of(&server).await;
+    drop(client);
+}

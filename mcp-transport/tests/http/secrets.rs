@@ -1,0 +1,122 @@
+//! Nothing secret in an error or a Debug print.
+
+use mcp_transport::{
+    error::{Error, ErrorKind},
+    http::{HttpClient, HttpConfig, HttpTransport},
+};
+
+use crate::server::{Client, Server};
+
+fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect()
+}
+
+fn config_error(url: &str, headers: &[(&str, &str)]) -> Error {
+    let error = HttpConfig::new(url, &pairs(headers)).expect_err("it cannot be used");
+    assert_eq!(error.kind, ErrorKind::Config);
+    assert!(!error.message.to_lowercase().contains("secret"), "{error}");
+    error
+}
+
+#[test]
+fn what_cannot_be_used_is_said_without_what_may_be_secret() {
+    for url in [
+        "",
+        "secret",
+        "http://",
+        "http://host:secret/",
+        "ftp://host/secret",
+        "http://user:secret@host/",
+        "http://secret@host/",
+        "file:///secret",
+    ] {
+        config_error(url, &[]);
+    }
+    let url = "http://host/";
+    let error = config_error(
+        url,
+        &[("X-A", "fine"), ("Authorization: Bearer secret", "x")],
+    );
+    assert!(error.message.contains("header 2"), "{error}");
+    let error = config_error(url, &[("Authorization", "Bearer\nsecret")]);
+    assert!(error.message.contains("authorization"), "{error}");
+    for name in [
+        "Content-Length",
+        "transfer-encoding",
+        "Mcp-Session-Id",
+        "Connection",
+    ] {
+        let error = config_error(url, &[(name, "secret")]);
+        assert!(error.message.contains(&name.to_lowercase()), "{error}");
+    }
+    config_error("gopher://host/", &[]);
+}
+
+#[test]
+fn debug_prints_show_the_origin_and_names_only() {
+    let config = HttpConfig::new(
+        "https://Host.example/secretpath?key=secretkey",
+        &pairs(&[("Authorization", "Bearer secretvalue")]),
+    )
+    .expect("good");
+    let transport = HttpTransport::new(config.clone(), HttpClient::new());
+    let printed = format!("{config:?} {transport:?} {:?}", HttpClient::new());
+    assert!(!printed.contains("secret"), "{printed}");
+    assert!(printed.contains("https://host.example"), "{printed}");
+    assert!(printed.contains("authorization"), "{printed}");
+}
+
+#[tokio::test]
+async fn no_error_has_what_was_sent_in_it_even_if_the_server_echoes_all_of_it() {
+    let arguments = r#"{"arguments":{"password":"bodysecret, with words"}}"#;
+    let echo = "headersecret sessionsecret pathsecret querysecret bodysecret, with words";
+    let null = format!(r#"{{"jsonrpc":"2.0","id":null,"error":{{"code":-1,"message":"{echo}"}}}}"#);
+    let html = format!("<html><title>{echo}</title>");
+    for (status, kind, body) in [
+        ("200 OK", "text/html", html.as_str()),
+        ("200 OK", "application/json", &null),
+        ("200 OK", "application/json", echo),
+        ("400 Bad Request", "application/json", &null),
+        ("401 Unauthorized", "text/plain", echo),
+        ("404 Not Found", "text/html", &html),
+        ("500 Internal Server Error", "text/plain", echo),
+        ("307 Temporary Redirect", "text/plain", echo),
+        ("cut", "", ""),
+    ] {
+        let server = Server::start().await;
+        let url = format!("http://{}/pathsecret/mcp?k=querysecret", server.authority());
+        let headers = pairs(&[("authorization", "Bearer headersecret")]);
+        let mut client = Client::with(HttpConfig::new(&url, &headers).expect("good")).await;
+        let mut connection = client
+            .open(&server, &[("mcp-session-id", "sessionsecret")])
+            .await;
+        client.request_with(1, "tools/call", arguments);
+        let request = connection.request().await;
+        assert!(request.line.contains("pathsecret") && request.line.contains("querysecret"));
+        assert_eq!(request.header("mcp-session-id"), Some("sessionsecret"));
+        if status == "cut" {
+            connection.hang_up().await;
+        } else {
+            let location = "http://elsewhere.invalid/pathsecret?k=querysecret";
+            let headers = [("content-type", kind), ("location", location)];
+            connection.answer(status, &headers, body).await;
+        }
+        let (error, _) = client.failed(1).await;
+        for text in [error.to_string(), format!("{error:?}")] {
+            assert!(!text.contains("secret"), "{status}: {text}");
+        }
+    }
+    // Where nobody listens.
+    let url = {
+        let server = Server::start().await;
+        format!("http://{}/pathsecret?k=querysecret", server.authority())
+    };
+    let headers = pairs(&[("authorization", "Bearer headersecret")]);
+    let mut client = Client::with(HttpConfig::new(&url, &headers).expect("good")).await;
+    client.request_with(1, "tools/call", arguments);
+    let (error, _) = client.failed(1).await;
+    assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+}
