@@ -14,7 +14,7 @@ use crate::{
     text,
 };
 
-use super::{Call, Link, RequestOptions, SessionOptions};
+use super::{Link, Request, RequestOptions, SessionOptions};
 
 /// What the server said of itself.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(super) async fn run(link: &Arc<Link>, options: &SessionOptions) -> Result<In
     }
     // `initialize` is the one request that must never be cancelled.
     let params = initialize_params(options);
-    let call = Call::begin(
+    let mut call = Request::begin(
         link.clone(),
         "initialize",
         Some(&params),

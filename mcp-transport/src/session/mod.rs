@@ -19,7 +19,7 @@ use crate::{
 
 use handshake::Info;
 pub use paging::list_all;
-use request::Call;
+pub use request::Request;
 pub use router::Counters;
 use router::Router;
 
@@ -183,9 +183,23 @@ impl Session {
         method: &str,
         params: Option<Bytes>,
         options: RequestOptions,
-    ) -> impl Future<Output = Result<Bytes, Error>> + Send + 'static {
-        let call = Call::begin(self.link.clone(), method, params.as_deref(), options, true);
-        async move { call?.answer().await }
+    ) -> impl Future<Output = Result<Bytes, Error>> + Send + use<> {
+        let request = self.start(method, params.as_deref(), options);
+        async move { request?.answer().await }
+    }
+
+    /// As [`request`](Self::request), but gives the request itself, which can be cancelled with a word of what is
+    /// then known of it.
+    ///
+    /// # Errors
+    /// As there, for a request that cannot even be handed to the transport.
+    pub fn start(
+        &self,
+        method: &str,
+        params: Option<&[u8]>,
+        options: RequestOptions,
+    ) -> Result<Request, Error> {
+        Request::begin(self.link.clone(), method, params, options, true)
     }
 
     /// Sends a notification. It may still be lost with the connection.
@@ -203,7 +217,7 @@ impl Session {
     pub fn ping(
         &self,
         deadline: Option<Instant>,
-    ) -> impl Future<Output = Result<(), Error>> + Send + 'static {
+    ) -> impl Future<Output = Result<(), Error>> + Send + use<> {
         let options = RequestOptions {
             deadline,
             ..RequestOptions::default()
@@ -220,7 +234,7 @@ impl Session {
 
     /// Completes once the connection is gone or was closed, with why; at once for who asks later. Holding it
     /// does not keep the session open.
-    pub fn ended(&self) -> impl Future<Output = Error> + Send + 'static {
+    pub fn ended(&self) -> impl Future<Output = Error> + Send + use<> {
         let router = self.link.router.clone();
         async move { router.ended().await }
     }
@@ -228,7 +242,7 @@ impl Session {
     /// Closes the session: new requests are refused and outstanding ones complete as `Closed` before this
     /// returns; the future then waits, at most `limit`, until the connection has been ended in good order or
     /// cut.
-    pub fn close(&self, limit: Duration) -> impl Future<Output = ()> + Send + 'static {
+    pub fn close(&self, limit: Duration) -> impl Future<Output = ()> + Send + use<> {
         let link = self.link.clone();
         link.router
             .end(Error::new(ErrorKind::Closed, "the session was closed"));

@@ -1,6 +1,6 @@
 //! One request from its sending to its end.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use tokio::{
@@ -18,7 +18,7 @@ use crate::{
 use super::{Link, RequestOptions};
 
 /// A request that was handed to the transport and has not ended. Dropped, it is cancelled.
-pub(super) struct Call {
+pub struct Request {
     link: Arc<Link>,
     id: RequestId,
     answer: oneshot::Receiver<Result<Bytes, Error>>,
@@ -42,7 +42,7 @@ enum Limit {
     Idle(Duration),
 }
 
-impl Call {
+impl Request {
     /// Sends the request. `cancellable` is false for `initialize` alone.
     pub(super) fn begin(
         link: Arc<Link>,
@@ -78,8 +78,11 @@ impl Call {
         Ok(call)
     }
 
-    /// Waits for the answer or the first limit.
-    pub(super) async fn answer(mut self) -> Result<Bytes, Error> {
+    /// Waits for the answer or the first limit. May be dropped and called again, until it gave an end.
+    ///
+    /// # Errors
+    /// Those of [`Session::request`](super::Session::request).
+    pub async fn answer(&mut self) -> Result<Bytes, Error> {
         loop {
             let Some(due) = self.due() else {
                 let answer = (&mut self.answer).await;
@@ -126,6 +129,29 @@ impl Call {
         })
     }
 
+    /// Cancels it, telling the server if it was sent: an error of the kind `Canceled` that says what is known of
+    /// it. If it ended just before, that end is given instead.
+    ///
+    /// # Errors
+    /// As said.
+    pub fn cancel(mut self, reason: &str) -> Result<Bytes, Error> {
+        self.give_up(ErrorKind::Canceled, reason)
+    }
+
+    fn give_up(&mut self, kind: ErrorKind, message: &str) -> Result<Bytes, Error> {
+        match self.withdraw(message) {
+            Some(outcome) => Err(Error::new(kind, message).with_outcome(outcome)),
+            // The answer came meanwhile: it counts.
+            None => {
+                let answer = self.answer.try_recv();
+                answer.unwrap_or_else(|_| {
+                    let error = Error::new(ErrorKind::Internal, "the request was forgotten");
+                    Err(error.with_outcome(Outcome::Unknown))
+                })
+            }
+        }
+    }
+
     fn time_out(&mut self, limit: Limit) -> Result<Bytes, Error> {
         let message = match limit {
             Limit::Deadline => {
@@ -135,17 +161,7 @@ impl Call {
                 format!("neither answer nor progress for {}", text::seconds(idle))
             }
         };
-        match self.withdraw(&message) {
-            Some(outcome) => Err(Error::new(ErrorKind::Timeout, message).with_outcome(outcome)),
-            // The answer came while the limit passed: it counts.
-            None => {
-                let answer = self.answer.try_recv();
-                answer.unwrap_or_else(|_| {
-                    let error = Error::new(ErrorKind::Internal, "the request was forgotten");
-                    Err(error.with_outcome(Outcome::Unknown))
-                })
-            }
-        }
+        self.give_up(ErrorKind::Timeout, &message)
     }
 
     /// Takes the request back, as far as it can be. Gives what is then known of it, or `None` if it has ended
@@ -170,7 +186,16 @@ impl Call {
     }
 }
 
-impl Drop for Call {
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("id", &self.id)
+            .field("over", &self.over)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Request {
     fn drop(&mut self) {
         if !self.over {
             self.withdraw("the caller cancelled");

@@ -1,0 +1,528 @@
+/*
+ * mcpconn.h: an MCP client's connections, for C and C++. Generated from mcp-ffi/src/abi/; MIT OR Apache-2.0.
+ *
+ * A client keeps sessions with any number of MCP servers, opens them anew when they are lost, parks a server that
+ * flaps, and lends each scope a session of its own. What happens is an event; a host takes events in one of three ways
+ * and may mix them: mcpconn_client_wait() in a program without a loop, mcpconn_client_next_event() or
+ * mcpconn_client_dispatch() in one that polls mcpconn_client_fd().
+ *
+ * Threads    [any]: any thread at any time, also from inside a callback. [one]: one thread at a time, else
+ *            MCPCONN_ERR_BUSY. Only mcpconn_client_wait() and mcpconn_client_free() block. Callbacks run inside
+ *            mcpconn_client_dispatch() alone, on its thread.
+ * Ownership  A handle that comes through an out-parameter is the host's and goes through its own _free, never
+ *            free(); a mcpconn_str got from a handle lives as long as the handle. What a function is given is only
+ *            read during the call. Every _free takes NULL.
+ * Errors     A function that can fail returns a mcpconn_status and, through err if that is not NULL, a mcpconn_error.
+ *            Outputs are written on success only, err on failure only: begin with NULL.
+ * Signals    Neither threads of the library nor its writes ever raise or take a signal of the host; SIGCHLD is not
+ *            touched. A child process that it starts has a session of its own and default signals.
+ * Fork       In a forked child every call with a client of the parent fails with MCPCONN_ERR_FORKED, but for
+ *            mcpconn_client_free().
+ */
+#ifndef MCPCONN_H
+#define MCPCONN_H
+
+
+#include <stddef.h>
+#include <stdint.h>
+
+
+
+// As a time in an option or a timeout: without end. 0 there means the default.
+#define MCPCONN_FOREVER UINT64_MAX
+
+// The values of a mcpconn_status.
+typedef enum {
+  // Good.
+  MCPCONN_OK = 0,
+  // Good, but there is nothing there (any more).
+  MCPCONN_EMPTY = 1,
+  // An argument is not what it must be; the text says which.
+  MCPCONN_ERR_INVALID = -1,
+  // The configuration is not usable: bad JSON, command not found, directory missing, bad URL.
+  MCPCONN_ERR_CONFIG = -2,
+  // No server of that name is configured in that domain.
+  MCPCONN_ERR_UNKNOWN_SERVER = -3,
+  // The connection could not be made or broke.
+  MCPCONN_ERR_TRANSPORT = -4,
+  // The server does not speak MCP as it must, or no revision that this library speaks.
+  MCPCONN_ERR_PROTOCOL = -5,
+  // The server answered with a JSON-RPC error; mcpconn_error_json() has it.
+  MCPCONN_ERR_SERVER = -6,
+  // A deadline passed.
+  MCPCONN_ERR_TIMEOUT = -7,
+  // The call was cancelled.
+  MCPCONN_ERR_CANCELED = -8,
+  // Every session is busy and the pool is full, or too many calls are in flight.
+  MCPCONN_ERR_CAPACITY = -9,
+  // The server's reconnect budget is spent; mcpconn_client_wake() tries again.
+  MCPCONN_ERR_PARKED = -10,
+  // The server wants credentials.
+  MCPCONN_ERR_AUTH = -11,
+  // The client, the scope or the session was closed.
+  MCPCONN_ERR_CLOSED = -12,
+  // Another thread is taking this client's events; one may at a time.
+  MCPCONN_ERR_BUSY = -13,
+  // This side lacks something: descriptors, memory, processes, a network.
+  MCPCONN_ERR_LOCAL = -14,
+  // The handle was made before a fork, and this is the child.
+  MCPCONN_ERR_FORKED = -15,
+  // A fault of this library; the handle only takes its _free any more.
+  MCPCONN_ERR_INTERNAL = -16,
+  // The server is between two attempts to connect, and the next one lies beyond the call's deadline.
+  MCPCONN_ERR_WAITING = -17,
+} mcpconn_status_code;
+
+// What is known of a call that ended with an error. The first two are safe to send again.
+typedef enum {
+  // The call never left: the server cannot have run it.
+  MCPCONN_OUTCOME_NOT_SENT = 1,
+  // The server refused it before running it.
+  MCPCONN_OUTCOME_REJECTED = 2,
+  // The server answered.
+  MCPCONN_OUTCOME_ANSWERED = 3,
+  // It was sent and no answer came: it may have run.
+  MCPCONN_OUTCOME_UNKNOWN = 4,
+} mcpconn_outcome;
+
+// The kinds of events. Values may be added: a program ignores those that it does not know.
+typedef enum {
+  // A call was answered: mcpconn_event_json() has the result, mcpconn_event_text() its text. It ends the call.
+  MCPCONN_EVENT_RESULT = 1,
+  // A call failed: mcpconn_event_error() has why. It ends the call.
+  MCPCONN_EVENT_ERROR = 2,
+  // A call reports progress: mcpconn_event_json() has the params of the notification. A host that is slow to take
+  // them gets the newest.
+  MCPCONN_EVENT_PROGRESS = 3,
+  // A server changed its state: mcpconn_event_server_info() has it, mcpconn_event_text() says it for a person. Of
+  // one session a host that is slow to take them gets the newest.
+  MCPCONN_EVENT_SERVER_STATE = 7,
+  // The list of a server's tools is new: mcpconn_client_tools() has it.
+  MCPCONN_EVENT_CATALOGUE_CHANGED = 8,
+  // The client is closed. It is the last event.
+  MCPCONN_EVENT_CLOSED = 15,
+} mcpconn_event_code;
+
+// The state of a server's home session and its reconnect budget.
+typedef enum {
+  // Not connected; the next call connects.
+  MCPCONN_STATE_IDLE = 1,
+  // An attempt is under way.
+  MCPCONN_STATE_CONNECTING = 2,
+  // Connected, but it has not yet answered a request of the host: a handshake proves nothing.
+  MCPCONN_STATE_UNPROVEN = 3,
+  // Connected, and it answered a request of the host.
+  MCPCONN_STATE_PROVEN = 4,
+  // Lost; next_try_in_ms says when the next attempt comes.
+  MCPCONN_STATE_WAITING = 5,
+  // The budget is spent. Only mcpconn_client_wake() or a slow probe tries again.
+  MCPCONN_STATE_PARKED = 6,
+  // It is not tried any more: it was removed, the client closes, its configuration is unusable, or a fault of this
+  // library ended it.
+  MCPCONN_STATE_STOPPED = 7,
+} mcpconn_state;
+
+// What brought a server into its state.
+typedef enum {
+  // It was not used yet.
+  MCPCONN_REASON_FRESH = 1,
+  // A call or the host wants it.
+  MCPCONN_REASON_WANTED = 2,
+  // The backoff of an earlier failure is over.
+  MCPCONN_REASON_RETRY = 3,
+  // A parked server is probed.
+  MCPCONN_REASON_PROBE = 4,
+  // The host woke it.
+  MCPCONN_REASON_WOKEN = 5,
+  // The handshake succeeded.
+  MCPCONN_REASON_OPENED = 6,
+  // It gave proof: it answered a request of the host.
+  MCPCONN_REASON_ANSWERED = 7,
+  // The attempt failed.
+  MCPCONN_REASON_FAILED = 8,
+  // The session was lost.
+  MCPCONN_REASON_LOST = 9,
+  // This side lacks something: descriptors, memory, processes, a network.
+  MCPCONN_REASON_LOCAL = 10,
+  // The session ended as sessions do: idle close or expiry.
+  MCPCONN_REASON_ENDED = 11,
+  // More failures without proof than the budget allows.
+  MCPCONN_REASON_SPENT = 12,
+  // It never connected, in as many attempts as are allowed for that.
+  MCPCONN_REASON_NEVER_CONNECTED = 13,
+  // Trying again cannot help.
+  MCPCONN_REASON_PERMANENT = 14,
+  // Credentials are needed.
+  MCPCONN_REASON_AUTH = 15,
+  // Lost, and the policy allows no reconnect at all.
+  MCPCONN_REASON_NO_RETRIES = 16,
+  // A fault of this library ended it.
+  MCPCONN_REASON_FATAL = 17,
+  // It was removed, or the client closes.
+  MCPCONN_REASON_SHUTDOWN = 18,
+  // None of the above: the library is newer than the header.
+  MCPCONN_REASON_OTHER = 99,
+} mcpconn_reason;
+
+// A client: its servers, their sessions, and one queue of events. It goes through mcpconn_client_free().
+typedef struct mcpconn_client mcpconn_client;
+
+// What went wrong. One that comes through an out-parameter is the host's and goes through mcpconn_error_free();
+// one got from an event lives as long as the event.
+typedef struct mcpconn_error mcpconn_error;
+
+// What happened. One that came from mcpconn_client_next_event() is the host's: it owns what it says, may be kept,
+// given to another thread and freed after its client, and goes through mcpconn_event_free(). One that a callback
+// was given is the library's and is gone when the callback returns. Every mcpconn_str got from it lives as long as
+// it does.
+typedef struct mcpconn_event mcpconn_event;
+
+// A scope: a conversation or thread whose calls share one session a server, apart from all other scopes'. Made once,
+// used in any number of calls. It goes through mcpconn_scope_free().
+typedef struct mcpconn_scope mcpconn_scope;
+
+// Text that the host owns; it goes through mcpconn_text_free().
+typedef struct mcpconn_text mcpconn_text;
+
+// Text. Coming in, it is UTF-8 that is only read during the call; len is its length in bytes, or MCPCONN_NUL
+// for "up to its NUL"; ptr may be NULL if len is 0. Going out, it lives as long as the handle that it was got
+// from, ptr is never NULL, and there is no NUL behind it unless the function says so.
+typedef struct {
+  // The first byte.
+  const char *ptr;
+  // The length in bytes, without any NUL.
+  size_t len;
+} mcpconn_str;
+
+// What every function that can fail returns: 0 and above is good, below 0 is bad. The values are those of
+// mcpconn_status_code; values may be added, and none is ever used again for something else.
+typedef int32_t mcpconn_status;
+
+// Hears an event, from inside mcpconn_client_dispatch() and on its thread. The event is the library's and is gone
+// when the function returns. It may call every function of the client but those that take events; it must neither
+// throw nor longjmp: an exception that leaves it ends the process.
+typedef void (*mcpconn_event_fn)(void *user_data, const mcpconn_event *event);
+
+// Gives user data back to the host: exactly once, on any thread, when the library needs it no more, also when the
+// function that was given it failed (unless its options could not be read at all, MCPCONN_ERR_INVALID). It must not
+// call the library.
+typedef void (*mcpconn_free_fn)(void *user_data);
+
+// What a client is made with. Begin with MCPCONN_CLIENT_OPTIONS_INIT; a member that is 0 has its default.
+typedef struct {
+  // sizeof(mcpconn_client_options), so that a later library knows what this program knew.
+  size_t struct_size;
+  // The most scoped sessions that are kept at a time. Default 256.
+  uint32_t max_sessions;
+  // Must be 0.
+  uint32_t reserved;
+  // How long the closing of the client may take, in milliseconds. Default 3800.
+  uint64_t close_timeout_ms;
+  // Hears what no call's own on_event hears.
+  mcpconn_event_fn on_event;
+  // For on_event.
+  void *user_data;
+  // Gives user_data back, once the client is freed.
+  mcpconn_free_fn free_user_data;
+} mcpconn_client_options;
+
+// What a call is made with. Begin with MCPCONN_CALL_OPTIONS_INIT; a member that is 0 has its default.
+typedef struct {
+  // sizeof(mcpconn_call_options), so that a later library knows what this program knew.
+  size_t struct_size;
+  // The host's own; each event of the call bears it.
+  uint64_t token;
+  // The most that the call may take in all, waiting for a connection included, in milliseconds, or
+  // MCPCONN_FOREVER. Default 300000.
+  uint64_t timeout_ms;
+  // The most that may pass without progress of the call, in milliseconds, or MCPCONN_FOREVER. Default: for ever.
+  uint64_t idle_timeout_ms;
+  // Asks the server for progress, heard as MCPCONN_EVENT_PROGRESS, if it is not 0.
+  int32_t progress;
+  // Must be 0.
+  uint32_t reserved;
+  // Hears this call's events instead of the client's on_event.
+  mcpconn_event_fn on_event;
+  // For on_event.
+  void *user_data;
+  // Gives user_data back, after the event that ends the call.
+  mcpconn_free_fn free_user_data;
+} mcpconn_call_options;
+
+// How it stands with a server. Begin with MCPCONN_SERVER_INFO_INIT.
+typedef struct {
+  // sizeof(mcpconn_server_info), so that a later library knows what this program knew.
+  size_t struct_size;
+  // A mcpconn_state.
+  int32_t state;
+  // Why, a mcpconn_reason.
+  int32_t reason;
+  // Charges that stand against the reconnect budget.
+  uint32_t charges;
+  // Attempts to connect since it last proved itself.
+  uint32_t attempt;
+  // Live scoped sessions.
+  uint32_t sessions;
+  // Calls in flight.
+  uint32_t calls;
+  // Counts the sessions of the server; the newest.
+  uint64_t generation;
+  // When it is tried again, in milliseconds from now; 0 if that is not planned.
+  uint64_t next_try_in_ms;
+  // The process of the home session; -1 if it has none.
+  int64_t pid;
+} mcpconn_server_info;
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// [any] The text; it has a NUL behind it, so that ptr is a C string. Empty for NULL.
+mcpconn_str mcpconn_text_str(const mcpconn_text *text);
+
+// [any] Frees it; NULL is fine.
+void mcpconn_text_free(mcpconn_text *text);
+
+// [any] The status, for a program to match on; MCPCONN_OK for NULL.
+mcpconn_status mcpconn_error_status(const mcpconn_error *error);
+
+// [any] What is known of the call that failed, a mcpconn_outcome; 0 for NULL.
+int32_t mcpconn_error_outcome(const mcpconn_error *error);
+
+// [any] One line for a person: what was wrong, with its name, and what to do about it. It never holds a secret of
+// the configuration. Empty for NULL.
+mcpconn_str mcpconn_error_message(const mcpconn_error *error);
+
+// [any] The JSON-RPC error object that the server answered with, the bytes that came, for MCPCONN_ERR_SERVER; else
+// empty.
+mcpconn_str mcpconn_error_json(const mcpconn_error *error);
+
+// [any] When the server is tried again, in milliseconds from when the error was made, for MCPCONN_ERR_WAITING and
+// MCPCONN_ERR_PARKED; 0 if that is not known.
+uint64_t mcpconn_error_next_try_in_ms(const mcpconn_error *error);
+
+// [any] Frees an error that came through an out-parameter; NULL is fine.
+void mcpconn_error_free(mcpconn_error *error);
+
+// [any] Makes a client. It has no servers yet. options may be NULL for the defaults. It starts one thread, which
+// blocks every signal.
+//
+// Fails with MCPCONN_ERR_INVALID for options that are not what they must be, and with MCPCONN_ERR_LOCAL if there is
+// no descriptor or no thread to be had.
+mcpconn_status mcpconn_client_new(const mcpconn_client_options *options,
+                                  mcpconn_client **out,
+                                  mcpconn_error **err);
+
+// [any] Makes the servers of this JSON the servers of a domain, and no others; for the first time or again: servers
+// whose configuration changed are replaced, those that are not named any more are closed, all others are untouched.
+// domain is whose the servers are; empty is "deployment".
+//
+// The JSON is what every MCP host reads: {"mcpServers": {"name": {...}}} or the inner object alone. A server is a
+// child process ("command", "args", "env", "cwd") or remote ("url", "headers", "type": "http"). The member "mcpconn"
+// of a server holds what is ours: "eager" (connect now instead of at the first call), "connect_timeout_ms",
+// "close_timeout_ms", and "budget", an object with any constant of the reconnect policy.
+//
+// report, unless NULL, gets a JSON object that says which servers were "added", "changed", "removed" and
+// "unchanged", and which are "invalid" and why. A server with an unusable entry does not hold up the others; calls to
+// it fail with MCPCONN_ERR_CONFIG.
+//
+// Fails with MCPCONN_ERR_CONFIG, and changes nothing, if it is no JSON or not of that shape.
+mcpconn_status mcpconn_client_configure(const mcpconn_client *client,
+                                        mcpconn_str domain,
+                                        mcpconn_str servers_json,
+                                        mcpconn_text **report,
+                                        mcpconn_error **err);
+
+// [any] A descriptor that is readable while an event waits: poll it for reading, and do nothing else with it. It is
+// the client's and is closed with it. A host that is told of edges only takes events until MCPCONN_EMPTY. -1 for NULL.
+int mcpconn_client_fd(const mcpconn_client *client);
+
+// [one] Waits until an event is there, and does the client's input and output on this thread meanwhile. timeout_ms is
+// in milliseconds, or MCPCONN_FOREVER; with 0 it only looks.
+//
+// MCPCONN_OK: an event is there. MCPCONN_EMPTY: the time is over. MCPCONN_ERR_CLOSED: the last event was taken.
+// MCPCONN_ERR_BUSY: another thread takes events.
+mcpconn_status mcpconn_client_wait(const mcpconn_client *client,
+                                   uint64_t timeout_ms);
+
+// [one] Takes the next event; it is the host's then, and goes through mcpconn_event_free(). Servers are served in
+// turn, and the events of one server come in order.
+//
+// MCPCONN_EMPTY: there is none, and out is left as it was. MCPCONN_ERR_CLOSED: the last event was taken.
+// MCPCONN_ERR_BUSY: another thread takes events.
+mcpconn_status mcpconn_client_next_event(const mcpconn_client *client,
+                                         mcpconn_event **out);
+
+// [one] Takes up to max events (0: all that are there) and gives each to its listener, on this thread: to the call's
+// on_event, else to the client's, else to nobody. n, unless NULL, gets how many there were.
+//
+// MCPCONN_OK: at least one. MCPCONN_EMPTY: there was none. MCPCONN_ERR_CLOSED: the last event was taken before, or a
+// callback freed the client, which is gone now. MCPCONN_ERR_BUSY: another thread takes events, or this is called from
+// inside a callback.
+mcpconn_status mcpconn_client_dispatch(mcpconn_client *client,
+                                       size_t max,
+                                       size_t *n);
+
+// [any] Closes the client and returns at once: new calls are refused, every call completes, sessions and child
+// processes end, and MCPCONN_EVENT_CLOSED is the last event. timeout_ms is the most that it may take in milliseconds;
+// what has not ended by then is cut. 0 is the client's close_timeout_ms. Closing twice is fine.
+mcpconn_status mcpconn_client_close(const mcpconn_client *client,
+                                    uint64_t timeout_ms);
+
+// Frees the client; NULL is fine. It closes first if that was not done, and blocks at most for the close timeout;
+// events that were not taken are dropped. No other call may be inside the client or come after, but events that were
+// taken stay valid. From inside a callback it returns at once: no event is given any more, and the client is gone
+// when the dispatch returns.
+//
+// In a forked child it blocks for nothing and leaves the parent's sessions and processes alone.
+void mcpconn_client_free(mcpconn_client *client);
+
+// [any] Makes a scope. domain is whose it is, and which set of servers it sees; empty is "deployment". An empty scope
+// stands for the home sessions of the domain, which all calls without a scope share. Nothing is opened.
+mcpconn_status mcpconn_scope_new(mcpconn_str domain,
+                                 mcpconn_str scope,
+                                 mcpconn_scope **out,
+                                 mcpconn_error **err);
+
+// [any] Closes the sessions of a scope, busy or not: its calls complete with MCPCONN_ERR_CLOSED. Home sessions are not
+// closed. The scope may be used again.
+mcpconn_status mcpconn_client_close_scope(const mcpconn_client *client,
+                                          const mcpconn_scope *scope,
+                                          mcpconn_error **err);
+
+// [any] Frees the handle and closes nothing; NULL is fine.
+void mcpconn_scope_free(mcpconn_scope *scope);
+
+// [any] Calls a tool. It returns at once; the call ends with exactly one MCPCONN_EVENT_RESULT or MCPCONN_EVENT_ERROR.
+//
+// scope: whose session is used; NULL is the home session, which all calls without a scope share. server: its name in
+// the configuration; empty if tool is a name of mcpconn_client_tools(), which tells the server too. arguments_json: an
+// object, or empty for none; it is sent as it is. options may be NULL. id, unless NULL, gets the call's id, before its
+// first event can come.
+//
+// Fails at once, without an event, with MCPCONN_ERR_INVALID for an argument that is not what it must be,
+// MCPCONN_ERR_UNKNOWN_SERVER, MCPCONN_ERR_CAPACITY if 4096 calls are in flight, and MCPCONN_ERR_CLOSED. A tool that
+// the server does not know is told by the server, in an event.
+mcpconn_status mcpconn_client_call_tool(const mcpconn_client *client,
+                                        const mcpconn_scope *scope,
+                                        mcpconn_str server,
+                                        mcpconn_str tool,
+                                        mcpconn_str arguments_json,
+                                        const mcpconn_call_options *options,
+                                        uint64_t *id,
+                                        mcpconn_error **err);
+
+// [any] Asks a server for its tools, connecting to it if need be; an empty server asks every server of the domain. It
+// returns at once; the call ends with exactly one MCPCONN_EVENT_RESULT, whose JSON is that of mcpconn_client_tools()
+// and whose text is one line a tool, or, for a single server, with MCPCONN_EVENT_ERROR if it cannot be had.
+//
+// Fails at once as mcpconn_client_call_tool() does.
+mcpconn_status mcpconn_client_list_tools(const mcpconn_client *client,
+                                         mcpconn_str domain,
+                                         mcpconn_str server,
+                                         const mcpconn_call_options *options,
+                                         uint64_t *id,
+                                         mcpconn_error **err);
+
+// [any] The tools of a domain's servers that are known now, as one JSON array ready for a model: each has "name"
+// (unique, of letters, digits, _ and -, at most 64), "description" and "input_schema". It asks no server. The names go
+// to mcpconn_client_call_tool() as they are, with an empty server.
+//
+// missing, unless NULL, gets a JSON array with an object for each server whose tools are not in it: "server", "state"
+// and "message". Both go through mcpconn_text_free().
+mcpconn_status mcpconn_client_tools(const mcpconn_client *client,
+                                    mcpconn_str domain,
+                                    mcpconn_text **tools,
+                                    mcpconn_text **missing,
+                                    mcpconn_error **err);
+
+// [any] Asks for the end of a call. It completes nothing itself: the call's one completion tells whether the cancel or
+// the answer came first. MCPCONN_EMPTY: no such call is in flight (any more).
+mcpconn_status mcpconn_client_cancel(const mcpconn_client *client,
+                                     uint64_t id);
+
+// [any] What happened, a mcpconn_event_code; 0 for NULL.
+int32_t mcpconn_event_kind(const mcpconn_event *event);
+
+// [any] The token that the host gave the call; 0 if the event is about no call.
+uint64_t mcpconn_event_token(const mcpconn_event *event);
+
+// [any] The id of the call; 0 if the event is about no call.
+uint64_t mcpconn_event_id(const mcpconn_event *event);
+
+// [any] The name of the server that the event is about; empty for the client itself and for a call to all servers.
+mcpconn_str mcpconn_event_server(const mcpconn_event *event);
+
+// [any] The result of a MCPCONN_EVENT_RESULT or the params of a MCPCONN_EVENT_PROGRESS as JSON, the bytes that came;
+// else empty.
+mcpconn_str mcpconn_event_json(const mcpconn_event *event);
+
+// [any] The event's text for a person: the text blocks of a tool's result joined with newlines, the message of an
+// error, the sentence of a server state; else empty.
+mcpconn_str mcpconn_event_text(const mcpconn_event *event);
+
+// [any] 1 if the event is the result of a tool that says that it failed (`isError`), else 0.
+int32_t mcpconn_event_is_tool_error(const mcpconn_event *event);
+
+// [any] Which session of the server answered, counted from 1; 0 if the event is no result of a tool.
+uint64_t mcpconn_event_generation(const mcpconn_event *event);
+
+// [any] 1 if the session was replaced during the call that this result answers: what the server kept for it is
+// gone. Else 0.
+int32_t mcpconn_event_session_replaced(const mcpconn_event *event);
+
+// [any] Why the call failed; NULL if the event is no MCPCONN_EVENT_ERROR. It lives as long as the event and is not
+// to be freed.
+const mcpconn_error *mcpconn_event_error(const mcpconn_event *event);
+
+// [any] How it stands with the server, of a MCPCONN_EVENT_SERVER_STATE; MCPCONN_EMPTY if it is none. Begin out with
+// MCPCONN_SERVER_INFO_INIT.
+mcpconn_status mcpconn_event_server_info(const mcpconn_event *event,
+                                         mcpconn_server_info *out);
+
+// [any] Frees an event that came from mcpconn_client_next_event(), before or after its client; NULL is fine.
+void mcpconn_event_free(mcpconn_event *event);
+
+// [any] How it stands with a server now. Begin out with MCPCONN_SERVER_INFO_INIT.
+mcpconn_status mcpconn_client_server_info(const mcpconn_client *client,
+                                          mcpconn_str domain,
+                                          mcpconn_str server,
+                                          mcpconn_server_info *out,
+                                          mcpconn_error **err);
+
+// [any] Tries a parked or waiting server again, as soon as the least distance between two attempts allows. Nothing
+// happens to a server that is connected; wakes that come together are one.
+mcpconn_status mcpconn_client_wake(const mcpconn_client *client,
+                                   mcpconn_str domain,
+                                   mcpconn_str server,
+                                   mcpconn_error **err);
+
+// [any] The version of the library, such as "0.1.0": a C string that is always there.
+const char *mcpconn_version(void);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+// As the len of a mcpconn_str that comes in: the text ends at its NUL.
+#define MCPCONN_NUL ((size_t)-1)
+
+// A C string as a mcpconn_str.
+static inline mcpconn_str mcpconn_cstr(const char *text)
+{
+  mcpconn_str str = { text, MCPCONN_NUL };
+  return str;
+}
+
+// The domain of a host that has only one.
+#define MCPCONN_DEPLOYMENT mcpconn_cstr("deployment")
+
+// A mcpconn_str variable as the two arguments of printf's "%.*s".
+#define MCPCONN_PRINTF(str) (int)(str).len, (str).ptr
+
+// Each names every member, so that one that was added is seen here.
+#define MCPCONN_CLIENT_OPTIONS_INIT { sizeof(mcpconn_client_options), 0, 0, 0, NULL, NULL, NULL }
+#define MCPCONN_CALL_OPTIONS_INIT { sizeof(mcpconn_call_options), 0, 0, 0, 0, 0, NULL, NULL, NULL }
+#define MCPCONN_SERVER_INFO_INIT { sizeof(mcpconn_server_info), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+
+#endif /* MCPCONN_H */

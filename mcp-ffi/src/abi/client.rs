@@ -1,0 +1,370 @@
+//! mcpconn_client: its life, and how its events are taken.
+
+use std::{
+    ffi::c_int,
+    sync::{
+        Mutex, MutexGuard, PoisonError, TryLockError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, ThreadId},
+    time::Duration,
+};
+
+use super::{
+    error::mcpconn_error,
+    event::{hand_out, mcpconn_event},
+    fail::{self, Failure, give},
+    host::Listener,
+    options::{self, MCPCONN_FOREVER, mcpconn_client_options},
+    status::{Code, mcpconn_status},
+    str::mcpconn_str,
+    text::mcpconn_text,
+};
+use crate::client::{Client, ClientOptions, Context};
+
+/// A client: its servers, their sessions, and one queue of events. It goes through mcpconn_client_free().
+#[derive(Debug)]
+pub struct mcpconn_client {
+    client: Client,
+    /// Hears what no call's own listener hears.
+    listener: Option<Context>,
+    /// The process that made it: in a forked child there are no threads that could serve.
+    process: u32,
+    /// Held by whoever takes events.
+    consumer: Mutex<()>,
+    /// The thread that is inside a dispatch.
+    dispatching: Mutex<Option<ThreadId>>,
+    /// Freed from inside a callback: it goes when the dispatch unwinds.
+    free_wanted: AtomicBool,
+    poisoned: AtomicBool,
+}
+
+/// The client behind a handle, if it can be used here.
+///
+/// # Safety
+///
+/// `client` must be NULL or a live handle.
+pub(crate) unsafe fn live<'a>(client: *const mcpconn_client) -> Result<&'a Client, Failure> {
+    // SAFETY: as above.
+    unsafe { handle(client) }.map(|handle| &handle.client)
+}
+
+/// # Safety
+///
+/// `client` must be NULL or a live handle.
+unsafe fn handle<'a>(client: *const mcpconn_client) -> Result<&'a mcpconn_client, Failure> {
+    // SAFETY: as above.
+    let handle = unsafe { client.as_ref() }.ok_or_else(|| Failure::null("client"))?;
+    if handle.process != std::process::id() {
+        return Err(Failure::forked());
+    }
+    if handle.poisoned.load(Ordering::Relaxed) {
+        return Err(Failure::internal());
+    }
+    Ok(handle)
+}
+
+impl mcpconn_client {
+    fn consume(&self) -> Result<MutexGuard<'_, ()>, Failure> {
+        match self.consumer.try_lock() {
+            Ok(guard) => Ok(guard),
+            Err(TryLockError::Poisoned(guard)) => Ok(guard.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(crate::client::Error::busy().into()),
+        }
+    }
+
+    fn dispatching(&self) -> MutexGuard<'_, Option<ThreadId>> {
+        self.dispatching
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives events to whoever listens, until there are none, `max` were given or the client is freed.
+    fn dispatch(&self, max: usize) -> usize {
+        let mut given = 0;
+        while given < max && !self.free_wanted.load(Ordering::Relaxed) {
+            let Some(event) = self.client.next_event() else {
+                break;
+            };
+            let event = mcpconn_event::new(event);
+            let listeners = event.event.context.iter().chain(&self.listener);
+            // A call without a function of its own is heard by the client's.
+            let _ = listeners
+                .filter_map(Listener::of)
+                .any(|listener| listener.hear(&event));
+            given += 1;
+        }
+        given
+    }
+}
+
+/// Who is dispatching; nobody any more when it is dropped, on a panic too.
+struct Dispatching<'a>(&'a mcpconn_client);
+
+impl<'a> Dispatching<'a> {
+    fn on(client: &'a mcpconn_client) -> Self {
+        *client.dispatching() = Some(thread::current().id());
+        Self(client)
+    }
+}
+
+impl Drop for Dispatching<'_> {
+    fn drop(&mut self) {
+        *self.0.dispatching() = None;
+    }
+}
+
+/// A time in milliseconds that came in, where the default was put in already.
+pub(crate) fn duration(ms: u64) -> Option<Duration> {
+    (ms != MCPCONN_FOREVER).then(|| Duration::from_millis(ms))
+}
+
+/// [any] Makes a client. It has no servers yet. options may be NULL for the defaults. It starts one thread, which
+/// blocks every signal.
+///
+/// Fails with MCPCONN_ERR_INVALID for options that are not what they must be, and with MCPCONN_ERR_LOCAL if there is
+/// no descriptor or no thread to be had.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_client_new(
+    options: *const mcpconn_client_options,
+    out: *mut *mut mcpconn_client,
+    err: *mut *mut mcpconn_error,
+) -> mcpconn_status {
+    // SAFETY: every pointer is NULL or as the header says, and is checked for NULL before it is used.
+    unsafe {
+        fail::run(err, || {
+            let options = options::read(options)?;
+            let listener =
+                Listener::new(options.on_event, options.user_data, options.free_user_data);
+            if options.reserved != 0 {
+                return Err(Failure::invalid(
+                    "mcpconn_client_options: reserved is not 0",
+                ));
+            }
+            if out.is_null() {
+                return Err(Failure::null("out"));
+            }
+            let mut made = ClientOptions::default();
+            if options.max_sessions != 0 {
+                made.max_sessions = options.max_sessions as usize;
+            }
+            if options.close_timeout_ms != 0 {
+                made.close_timeout = Duration::from_millis(options.close_timeout_ms);
+            }
+            let client = Client::new(made)?;
+            let handle = mcpconn_client {
+                client,
+                listener: listener.into_context(),
+                process: std::process::id(),
+                consumer: Mutex::default(),
+                dispatching: Mutex::default(),
+                free_wanted: AtomicBool::new(false),
+                poisoned: AtomicBool::new(false),
+            };
+            give(out, Box::into_raw(Box::new(handle)));
+            Ok(Code::MCPCONN_OK)
+        })
+    }
+}
+
+/// [any] Makes the servers of this JSON the servers of a domain, and no others; for the first time or again: servers
+/// whose configuration changed are replaced, those that are not named any more are closed, all others are untouched.
+/// domain is whose the servers are; empty is "deployment".
+///
+/// The JSON is what every MCP host reads: {"mcpServers": {"name": {...}}} or the inner object alone. A server is a
+/// child process ("command", "args", "env", "cwd") or remote ("url", "headers", "type": "http"). The member "mcpconn"
+/// of a server holds what is ours: "eager" (connect now instead of at the first call), "connect_timeout_ms",
+/// "close_timeout_ms", and "budget", an object with any constant of the reconnect policy.
+///
+/// report, unless NULL, gets a JSON object that says which servers were "added", "changed", "removed" and
+/// "unchanged", and which are "invalid" and why. A server with an unusable entry does not hold up the others; calls to
+/// it fail with MCPCONN_ERR_CONFIG.
+///
+/// Fails with MCPCONN_ERR_CONFIG, and changes nothing, if it is no JSON or not of that shape.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_client_configure(
+    client: *const mcpconn_client,
+    domain: mcpconn_str,
+    servers_json: mcpconn_str,
+    report: *mut *mut mcpconn_text,
+    err: *mut *mut mcpconn_error,
+) -> mcpconn_status {
+    // SAFETY: every pointer is NULL or as the header says, and is checked for NULL before it is used.
+    unsafe {
+        fail::run(err, || {
+            let client = live(client)?;
+            let made =
+                client.configure(domain.read("domain")?, servers_json.read("servers_json")?)?;
+            if !report.is_null() {
+                give(report, mcpconn_text::new(made.to_json()));
+            }
+            Ok(Code::MCPCONN_OK)
+        })
+    }
+}
+
+/// [any] A descriptor that is readable while an event waits: poll it for reading, and do nothing else with it. It is
+/// the client's and is closed with it. A host that is told of edges only takes events until MCPCONN_EMPTY. -1 for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_client_fd(client: *const mcpconn_client) -> c_int {
+    // SAFETY: NULL or a live client, by the contract of the header.
+    fail::or(-1, || {
+        unsafe { client.as_ref() }.map_or(-1, |handle| handle.client.fd())
+    })
+}
+
+/// [one] Waits until an event is there, and does the client's input and output on this thread meanwhile. timeout_ms is
+/// in milliseconds, or MCPCONN_FOREVER; with 0 it only looks.
+///
+/// MCPCONN_OK: an event is there. MCPCONN_EMPTY: the time is over. MCPCONN_ERR_CLOSED: the last event was taken.
+/// MCPCONN_ERR_BUSY: another thread takes events.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_client_wait(
+    client: *const mcpconn_client,
+    timeout_ms: u64,
+) -> mcpconn_status {
+    // SAFETY: NULL or a live client, by the contract of the header.
+    unsafe {
+        fail::run(std::ptr::null_mut(), || {
+            let handle = handle(client)?;
+            let _consumer = handle.consume()?;
+            Ok(if handle.client.wait(duration(timeout_ms))? {
+                Code::MCPCONN_OK
+            } else {
+                Code::MCPCONN_EMPTY
+            })
+        })
+    }
+}
+
+/// [one] Takes the next event; it is the host's then, and goes through mcpconn_event_free(). Servers are served in
+/// turn, and the events of one server come in order.
+///
+/// MCPCONN_EMPTY: there is none, and out is left as it was. MCPCONN_ERR_CLOSED: the last event was taken.
+/// MCPCONN_ERR_BUSY: another thread takes events.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_client_next_event(
+    client: *const mcpconn_client,
+    out: *mut *mut mcpconn_event,
+) -> mcpconn_status {
+    // SAFETY: every pointer is NULL or as the header says, and is checked for NULL before it is used.
+    unsafe {
+        fail::run(std::ptr::null_mut(), || {
+            let handle = handle(client)?;
+            if out.is_null() {
+                return Err(Failure::null("out"));
+            }
+            let _consumer = handle.consume()?;
+            match handle.client.next_event() {
+                Some(event) => {
+                    hand_out(event, out);
+                    Ok(Code::MCPCONN_OK)
+                }
+                None if handle.client.is_closed() => Err(crate::client::Error::closed().into()),
+                None => Ok(Code::MCPCONN_EMPTY),
+            }
+        })
+    }
+}
+
+/// [one] Takes up to max events (0: all that are there) and gives each to its listener, on this thread: to the call's
+/// on_event, else to the client's, else to nobody. n, unless NULL, gets how many there were.
+///
+/// MCPCONN_OK: at least one. MCPCONN_EMPTY: there was none. MCPCONN_ERR_CLOSED: the last event was taken before, or a
+/// callback freed the client, which is gone now. MCPCONN_ERR_BUSY: another thread takes events, or this is called from
+/// inside a callback.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_client_dispatch(
+    client: *mut mcpconn_client,
+    max: usize,
+    n: *mut usize,
+) -> mcpconn_status {
+    let mut freed = false;
+    // SAFETY: every pointer is NULL or as the header says, and is checked for NULL before it is used.
+    let status = unsafe {
+        fail::run(std::ptr::null_mut(), || {
+            let handle = handle(client)?;
+            let consumer = handle.consume()?;
+            let given = {
+                let _here = Dispatching::on(handle);
+                handle.dispatch(if max == 0 { usize::MAX } else { max })
+            };
+            if !n.is_null() {
+                give(n, given);
+            }
+            freed = handle.free_wanted.load(Ordering::Relaxed);
+            drop(consumer);
+            if freed || (given == 0 && handle.client.is_closed()) {
+                return Err(crate::client::Error::closed().into());
+            }
+            Ok(if given == 0 {
+                Code::MCPCONN_EMPTY
+            } else {
+                Code::MCPCONN_OK
+            })
+        })
+    };
+    if freed {
+        // SAFETY: the callback gave the handle back, and nothing borrows it any more.
+        unsafe { free(client) };
+    }
+    status
+}
+
+/// [any] Closes the client and returns at once: new calls are refused, every call completes, sessions and child
+/// processes end, and MCPCONN_EVENT_CLOSED is the last event. timeout_ms is the most that it may take in milliseconds;
+/// what has not ended by then is cut. 0 is the client's close_timeout_ms. Closing twice is fine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_client_close(
+    client: *const mcpconn_client,
+    timeout_ms: u64,
+) -> mcpconn_status {
+    // SAFETY: NULL or a live client, by the contract of the header.
+    unsafe {
+        fail::run(std::ptr::null_mut(), || {
+            let limit = if timeout_ms == 0 {
+                None
+            } else {
+                duration(timeout_ms)
+            };
+            live(client)?.close(limit);
+            Ok(Code::MCPCONN_OK)
+        })
+    }
+}
+
+/// Frees the client; NULL is fine. It closes first if that was not done, and blocks at most for the close timeout;
+/// events that were not taken are dropped. No other call may be inside the client or come after, but events that were
+/// taken stay valid. From inside a callback it returns at once: no event is given any more, and the client is gone
+/// when the dispatch returns.
+///
+/// In a forked child it blocks for nothing and leaves the parent's sessions and processes alone.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_client_free(client: *mut mcpconn_client) {
+    if client.is_null() {
+        return;
+    }
+    fail::or((), || {
+        // SAFETY: not NULL, so a live client by the contract of the header.
+        let handle = unsafe { &*client };
+        if *handle.dispatching() == Some(thread::current().id()) {
+            handle.free_wanted.store(true, Ordering::Relaxed);
+        } else {
+            // SAFETY: the host gives the handle back, and no dispatch of this thread borrows it.
+            unsafe { free(client) };
+        }
+    });
+}
+
+/// # Safety
+///
+/// `client` must be a handle that nothing borrows; it is gone afterwards.
+unsafe fn free(client: *mut mcpconn_client) {
+    fail::or((), || {
+        // SAFETY: every handle comes from Box::into_raw.
+        let handle = unsafe { Box::from_raw(client) };
+        if handle.process != std::process::id() {
+            handle.client.forget();
+        }
+    });
+}

@@ -1,0 +1,206 @@
+//! mcpconn_event: what happened.
+
+use super::{
+    error::mcpconn_error,
+    fail::{self, Failure, give},
+    server::mcpconn_server_info,
+    status::{Code, mcpconn_status},
+    str::mcpconn_str,
+};
+use crate::client::{Event, EventKind};
+
+/// What happened. One that came from mcpconn_client_next_event() is the host's: it owns what it says, may be kept,
+/// given to another thread and freed after its client, and goes through mcpconn_event_free(). One that a callback
+/// was given is the library's and is gone when the callback returns. Every mcpconn_str got from it lives as long as
+/// it does.
+#[derive(Debug)]
+pub struct mcpconn_event {
+    pub(crate) event: Event,
+    error: Option<mcpconn_error>,
+}
+
+/// The kinds of events. Values may be added: a program ignores those that it does not know.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum mcpconn_event_code {
+    /// A call was answered: mcpconn_event_json() has the result, mcpconn_event_text() its text. It ends the call.
+    MCPCONN_EVENT_RESULT = 1,
+    /// A call failed: mcpconn_event_error() has why. It ends the call.
+    MCPCONN_EVENT_ERROR = 2,
+    /// A call reports progress: mcpconn_event_json() has the params of the notification. A host that is slow to take
+    /// them gets the newest.
+    MCPCONN_EVENT_PROGRESS = 3,
+    /// A server changed its state: mcpconn_event_server_info() has it, mcpconn_event_text() says it for a person. Of
+    /// one session a host that is slow to take them gets the newest.
+    MCPCONN_EVENT_SERVER_STATE = 7,
+    /// The list of a server's tools is new: mcpconn_client_tools() has it.
+    MCPCONN_EVENT_CATALOGUE_CHANGED = 8,
+    /// The client is closed. It is the last event.
+    MCPCONN_EVENT_CLOSED = 15,
+}
+
+impl mcpconn_event {
+    pub(crate) fn new(event: Event) -> Self {
+        let error = match &event.kind {
+            EventKind::Error(error) => Some(Failure::from(error.clone()).into()),
+            _ => None,
+        };
+        Self { event, error }
+    }
+}
+
+/// # Safety
+///
+/// `event` must be NULL or a live event.
+unsafe fn kind<'a>(event: *const mcpconn_event) -> Option<&'a EventKind> {
+    // SAFETY: as above.
+    unsafe { event.as_ref() }.map(|event| &event.event.kind)
+}
+
+/// [any] What happened, a mcpconn_event_code; 0 for NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_event_kind(event: *const mcpconn_event) -> i32 {
+    use mcpconn_event_code as C;
+    // SAFETY: NULL or a live event, by the contract of the header.
+    let Some(kind) = (unsafe { kind(event) }) else {
+        return 0;
+    };
+    let kind = match kind {
+        EventKind::Result(_) => C::MCPCONN_EVENT_RESULT,
+        EventKind::Error(_) => C::MCPCONN_EVENT_ERROR,
+        EventKind::Progress(_) => C::MCPCONN_EVENT_PROGRESS,
+        EventKind::ServerState(_) => C::MCPCONN_EVENT_SERVER_STATE,
+        EventKind::CatalogueChanged => C::MCPCONN_EVENT_CATALOGUE_CHANGED,
+        EventKind::Closed => C::MCPCONN_EVENT_CLOSED,
+    };
+    kind as i32
+}
+
+/// [any] The token that the host gave the call; 0 if the event is about no call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_event_token(event: *const mcpconn_event) -> u64 {
+    // SAFETY: NULL or a live event, by the contract of the header.
+    unsafe { event.as_ref() }.map_or(0, |event| event.event.token)
+}
+
+/// [any] The id of the call; 0 if the event is about no call.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_event_id(event: *const mcpconn_event) -> u64 {
+    // SAFETY: NULL or a live event, by the contract of the header.
+    unsafe { event.as_ref() }.map_or(0, |event| event.event.id)
+}
+
+/// [any] The name of the server that the event is about; empty for the client itself and for a call to all servers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_event_server(event: *const mcpconn_event) -> mcpconn_str {
+    // SAFETY: NULL or a live event, by the contract of the header.
+    mcpconn_str::lend(unsafe { event.as_ref() }.map_or("", |event| &event.event.server))
+}
+
+/// [any] The result of a MCPCONN_EVENT_RESULT or the params of a MCPCONN_EVENT_PROGRESS as JSON, the bytes that came;
+/// else empty.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_event_json(event: *const mcpconn_event) -> mcpconn_str {
+    // SAFETY: NULL or a live event, by the contract of the header.
+    mcpconn_str::lend_bytes(match unsafe { kind(event) } {
+        Some(EventKind::Result(answer)) => &answer.json,
+        Some(EventKind::Progress(params)) => params,
+        _ => &[],
+    })
+}
+
+/// [any] The event's text for a person: the text blocks of a tool's result joined with newlines, the message of an
+/// error, the sentence of a server state; else empty.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_event_text(event: *const mcpconn_event) -> mcpconn_str {
+    fail::or(mcpconn_str::lend(""), || {
+        // SAFETY: NULL or a live event, by the contract of the header.
+        mcpconn_str::lend(match unsafe { kind(event) } {
+            Some(EventKind::Result(answer)) => answer.text(),
+            Some(EventKind::Error(error)) => &error.message,
+            Some(EventKind::ServerState(status)) => &status.text,
+            _ => "",
+        })
+    })
+}
+
+/// [any] 1 if the event is the result of a tool that says that it failed (`isError`), else 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_event_is_tool_error(event: *const mcpconn_event) -> i32 {
+    // SAFETY: NULL or a live event, by the contract of the header.
+    match unsafe { kind(event) } {
+        Some(EventKind::Result(answer)) => i32::from(answer.is_tool_error()),
+        _ => 0,
+    }
+}
+
+/// [any] Which session of the server answered, counted from 1; 0 if the event is no result of a tool.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_event_generation(event: *const mcpconn_event) -> u64 {
+    // SAFETY: NULL or a live event, by the contract of the header.
+    match unsafe { kind(event) } {
+        Some(EventKind::Result(answer)) => answer.generation,
+        _ => 0,
+    }
+}
+
+/// [any] 1 if the session was replaced during the call that this result answers: what the server kept for it is
+/// gone. Else 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_event_session_replaced(event: *const mcpconn_event) -> i32 {
+    // SAFETY: NULL or a live event, by the contract of the header.
+    match unsafe { kind(event) } {
+        Some(EventKind::Result(answer)) => i32::from(answer.replaced),
+        _ => 0,
+    }
+}
+
+/// [any] Why the call failed; NULL if the event is no MCPCONN_EVENT_ERROR. It lives as long as the event and is not
+/// to be freed.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_event_error(event: *const mcpconn_event) -> *const mcpconn_error {
+    // SAFETY: NULL or a live event, by the contract of the header.
+    let error = unsafe { event.as_ref() }.and_then(|event| event.error.as_ref());
+    error.map_or(std::ptr::null(), |error| error)
+}
+
+/// [any] How it stands with the server, of a MCPCONN_EVENT_SERVER_STATE; MCPCONN_EMPTY if it is none. Begin out with
+/// MCPCONN_SERVER_INFO_INIT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_event_server_info(
+    event: *const mcpconn_event,
+    out: *mut mcpconn_server_info,
+) -> mcpconn_status {
+    // SAFETY: the error is not asked for.
+    unsafe {
+        fail::run(std::ptr::null_mut(), || {
+            // SAFETY: NULL or a live event, by the contract of the header.
+            match kind(event) {
+                Some(EventKind::ServerState(status)) => {
+                    // SAFETY: NULL or a struct of the host's, by the contract of the header.
+                    mcpconn_server_info::write(status, out).map(|()| Code::MCPCONN_OK)
+                }
+                _ => Ok(Code::MCPCONN_EMPTY),
+            }
+        })
+    }
+}
+
+/// [any] Frees an event that came from mcpconn_client_next_event(), before or after its client; NULL is fine.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_event_free(event: *mut mcpconn_event) {
+    if !event.is_null() {
+        // SAFETY: an event of ours that the host owns and gives back, by the contract of the header.
+        fail::or((), || drop(unsafe { Box::from_raw(event) }));
+    }
+}
+
+/// Hands an event to the host.
+///
+/// # Safety
+///
+/// `out` must be valid for a write.
+pub(crate) unsafe fn hand_out(event: Event, out: *mut *mut mcpconn_event) {
+    // SAFETY: the caller vouches for `out`.
+    unsafe { give(out, Box::into_raw(Box::new(mcpconn_event::new(event)))) };
+}

@@ -1,0 +1,29 @@
+//! The C face: it translates, and decides nothing.
+//!
+//! `include/mcpconn.h` is generated from these files, so that their documentation is written for readers of C. Each
+//! function there says which threads may call it: `[any]` thread at any time, or `[one]` at a time.
+
+#![allow(non_camel_case_types)]
+// The contract of every function is one for all, and stands at the head of the header.
+#![allow(clippy::missing_safety_doc)]
+
+use std::time::Duration;
+
+pub mod call;
+pub mod client;
+pub mod error;
+pub mod event;
+mod fail;
+mod host;
+pub mod options;
+pub mod scope;
+pub mod server;
+pub mod status;
+pub mod str;
+pub mod text;
+pub mod version;
+
+/// Milliseconds for C, rounded up: what lies ahead never becomes 0.
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,129 @@
+//! The structs that a host fills in.
+
+use std::{
+    ffi::c_void,
+    mem::{align_of, size_of, zeroed},
+};
+
+use super::{event::mcpconn_event, fail::Failure};
+
+/// As a time in an option or a timeout: without end. 0 there means the default.
+pub const MCPCONN_FOREVER: u64 = u64::MAX;
+
+/// Hears an event, from inside mcpconn_client_dispatch() and on its thread. The event is the library's and is gone
+/// when the function returns. It may call every function of the client but those that take events; it must neither
+/// throw nor longjmp: an exception that leaves it ends the process.
+pub type mcpconn_event_fn =
+    Option<unsafe extern "C-unwind" fn(user_data: *mut c_void, event: *const mcpconn_event)>;
+
+/// Gives user data back to the host: exactly once, on any thread, when the library needs it no more, also when the
+/// function that was given it failed (unless its options could not be read at all, MCPCONN_ERR_INVALID). It must not
+/// call the library.
+pub type mcpconn_free_fn = Option<unsafe extern "C-unwind" fn(user_data: *mut c_void)>;
+
+/// What a client is made with. Begin with MCPCONN_CLIENT_OPTIONS_INIT; a member that is 0 has its default.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct mcpconn_client_options {
+    /// sizeof(mcpconn_client_options), so that a later library knows what this program knew.
+    pub struct_size: usize,
+    /// The most scoped sessions that are kept at a time. Default 256.
+    pub max_sessions: u32,
+    /// Must be 0.
+    pub reserved: u32,
+    /// How long the closing of the client may take, in milliseconds. Default 3800.
+    pub close_timeout_ms: u64,
+    /// Hears what no call's own on_event hears.
+    pub on_event: mcpconn_event_fn,
+    /// For on_event.
+    pub user_data: *mut c_void,
+    /// Gives user_data back, once the client is freed.
+    pub free_user_data: mcpconn_free_fn,
+}
+
+/// What a call is made with. Begin with MCPCONN_CALL_OPTIONS_INIT; a member that is 0 has its default.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub struct mcpconn_call_options {
+    /// sizeof(mcpconn_call_options), so that a later library knows what this program knew.
+    pub struct_size: usize,
+    /// The host's own; each event of the call bears it.
+    pub token: u64,
+    /// The most that the call may take in all, waiting for a connection included, in milliseconds, or
+    /// MCPCONN_FOREVER. Default 300000.
+    pub timeout_ms: u64,
+    /// The most that may pass without progress of the call, in milliseconds, or MCPCONN_FOREVER. Default: for ever.
+    pub idle_timeout_ms: u64,
+    /// Asks the server for progress, heard as MCPCONN_EVENT_PROGRESS, if it is not 0.
+    pub progress: i32,
+    /// Must be 0.
+    pub reserved: u32,
+    /// Hears this call's events instead of the client's on_event.
+    pub on_event: mcpconn_event_fn,
+    /// For on_event.
+    pub user_data: *mut c_void,
+    /// Gives user_data back, after the event that ends the call.
+    pub free_user_data: mcpconn_free_fn,
+}
+
+/// A struct that begins with its own size, and whose zero bytes are its defaults.
+///
+/// # Safety
+///
+/// The type must be `repr(C)`, begin with a `usize` and be valid for all-zero bytes.
+pub(crate) unsafe trait Sized_: Copy {
+    const NAME: &'static str;
+}
+
+// SAFETY: repr(C), a usize first, and numbers, pointers and nullable functions only.
+unsafe impl Sized_ for mcpconn_client_options {
+    const NAME: &'static str = "mcpconn_client_options";
+}
+
+// SAFETY: repr(C), a usize first, and numbers, pointers and nullable functions only.
+unsafe impl Sized_ for mcpconn_call_options {
+    const NAME: &'static str = "mcpconn_call_options";
+}
+
+/// The most that a struct of a later header may have grown to.
+const LARGEST: usize = 4096;
+
+/// Reads options of this header's size, of an older one's (the rest is 0) or of a newer one's (whose rest must be 0).
+///
+/// # Safety
+///
+/// `options` must be NULL or readable for as many bytes as its first member says.
+pub(crate) unsafe fn read<T: Sized_>(options: *const T) -> Result<T, Failure> {
+    // SAFETY: all-zero bytes are valid by the contract of the trait.
+    let mut read: T = unsafe { zeroed() };
+    if options.is_null() {
+        return Ok(read);
+    }
+    if !options.cast::<usize>().is_aligned() {
+        return Err(Failure::invalid(format!(
+            "{}: the pointer is not aligned",
+            T::NAME
+        )));
+    }
+    // SAFETY: aligned, and readable for its first member at least.
+    let size = unsafe { options.cast::<usize>().read() };
+    if size < size_of::<usize>() || size % align_of::<usize>() != 0 || size > LARGEST {
+        return Err(Failure::invalid(format!(
+            "{name}: struct_size is {size}, which no version of it has; begin with its INIT macro",
+            name = T::NAME
+        )));
+    }
+    let known = size.min(size_of::<T>());
+    let bytes = options.cast::<u8>();
+    // SAFETY: both are good for `known` bytes, and a local is never part of the host's struct.
+    unsafe { std::ptr::copy_nonoverlapping(bytes, (&raw mut read).cast::<u8>(), known) };
+    // SAFETY: the host says that its struct has `size` bytes.
+    let unknown = unsafe { std::slice::from_raw_parts(bytes.add(known), size - known) };
+    if unknown.iter().any(|byte| *byte != 0) {
+        return Err(Failure::invalid(format!(
+            "{}: a member is set that this library, being older than the header, does not know",
+            T::NAME
+        )));
+    }
+    Ok(read)
+}

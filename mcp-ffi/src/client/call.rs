@@ -1,0 +1,318 @@
+//! The life of one call: a session, the request, one replay if that is safe, and exactly one completion.
+
+use std::{
+    future::Future,
+    sync::{Arc, atomic::Ordering},
+};
+
+use bytes::Bytes;
+use mcp_budget::Want;
+use mcp_pool::{AcquireError, Key, Lease};
+use mcp_transport::{
+    error::{self, ErrorKind},
+    session::{RequestOptions, Session},
+};
+use tokio::{
+    sync::oneshot,
+    time::{Instant, timeout_at},
+};
+
+use super::{
+    Shared,
+    connect::{ScopedSession, failure},
+    error::{Error, Kind, Outcome},
+    event::{Answer, Context, Event, EventKind},
+    options::CallOptions,
+    queue::Lane,
+    server::Server,
+};
+
+/// Why a call is to end before it is answered.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Stop {
+    Canceled,
+    ClientClosed,
+}
+
+impl Stop {
+    fn error(self, outcome: Outcome) -> Error {
+        match self {
+            Self::Canceled => Error::new(Kind::Canceled, "the call was cancelled"),
+            Self::ClientClosed => Error::new(Kind::Closed, "the client was closed during the call"),
+        }
+        .with_outcome(outcome)
+    }
+}
+
+/// A call that was admitted. However it goes, it completes once: at the latest when this is dropped.
+#[derive(Debug)]
+pub(super) struct Ticket {
+    pub(super) shared: Arc<Shared>,
+    pub(super) id: u64,
+    pub(super) token: u64,
+    pub(super) lane: Lane,
+    pub(super) server: Arc<str>,
+    pub(super) context: Option<Context>,
+    pub(super) stopped: oneshot::Receiver<Stop>,
+    pub(super) completed: bool,
+}
+
+impl Ticket {
+    fn event(&self, kind: EventKind) -> Event {
+        Event {
+            kind,
+            id: self.id,
+            token: self.token,
+            server: self.server.clone(),
+            context: self.context.clone(),
+        }
+    }
+
+    pub(super) fn complete(mut self, result: Result<Answer, Error>) {
+        self.finish(match result {
+            Ok(answer) => EventKind::Result(answer),
+            Err(error) => EventKind::Error(error),
+        });
+    }
+
+    fn finish(&mut self, kind: EventKind) {
+        self.completed = true;
+        let event = self.event(kind);
+        // The completion is in the queue before the call is off the list: a closing client waits for the list.
+        self.shared.queue.push(self.lane, event);
+        self.shared.calls.remove(self.id);
+    }
+
+    /// Does the work, unless the call is stopped before.
+    pub(super) async fn run(mut self, work: impl Future<Output = Result<Answer, Error>>) {
+        let result = tokio::select! {
+            biased;
+            result = work => result,
+            stop = &mut self.stopped => Err(stop.unwrap_or(Stop::ClientClosed).error(Outcome::NotSent)),
+        };
+        self.complete(result);
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !self.completed {
+            let error = Error::new(
+                Kind::Internal,
+                "the call was given up by a fault of the library",
+            );
+            self.finish(EventKind::Error(error.with_outcome(Outcome::Unknown)));
+        }
+    }
+}
+
+/// A call of one request to one server.
+#[derive(Debug)]
+pub(super) struct Call {
+    pub(super) server: Arc<Server>,
+    /// Whose session; `None` is the home session.
+    pub(super) scope: Option<Arc<str>>,
+    pub(super) method: &'static str,
+    pub(super) params: Bytes,
+    pub(super) options: CallOptions,
+    pub(super) deadline: Option<Instant>,
+}
+
+/// The session that a call uses.
+enum Lent {
+    Home { session: Session, generation: u64 },
+    Scoped(Lease<ScopedSession>),
+}
+
+impl Lent {
+    fn session(&self) -> &Session {
+        match self {
+            Self::Home { session, .. } => session,
+            Self::Scoped(lease) => lease.session().session(),
+        }
+    }
+
+    fn generation(&self) -> u64 {
+        match self {
+            Self::Home { generation, .. } => *generation,
+            Self::Scoped(lease) => lease.session().generation(),
+        }
+    }
+}
+
+/// What may be done about a request that failed.
+enum Verdict {
+    /// It is over.
+    Final,
+    /// The server did not run it, and the session is no more: another one may serve.
+    Replay,
+}
+
+impl Call {
+    pub(super) async fn run(self, mut ticket: Ticket) {
+        self.server.calls.fetch_add(1, Ordering::Relaxed);
+        let result = self.answer(&mut ticket).await;
+        self.server.calls.fetch_sub(1, Ordering::Relaxed);
+        ticket.complete(result);
+    }
+
+    async fn answer(&self, ticket: &mut Ticket) -> Result<Answer, Error> {
+        let mut failed_on = None;
+        loop {
+            let lent = tokio::select! {
+                biased;
+                lent = self.borrow(&ticket.shared, failed_on) => lent?,
+                stop = &mut ticket.stopped => {
+                    return Err(stop.unwrap_or(Stop::ClientClosed).error(Outcome::NotSent));
+                }
+            };
+            let error = match self.request(&lent, ticket).await? {
+                Ok(json) => {
+                    self.proven(&lent);
+                    return Ok(Answer::new(json, lent.generation(), failed_on.is_some()));
+                }
+                Err(error) => error,
+            };
+            let verdict = self.judge(&ticket.shared, &lent, &error);
+            if matches!(verdict, Verdict::Final) || failed_on.is_some() {
+                return Err(Error::of_server(&self.server.name, &error));
+            }
+            failed_on = Some(lent.generation());
+        }
+    }
+
+    /// One request on one session. The outer error is a stop of the call.
+    async fn request(
+        &self,
+        lent: &Lent,
+        ticket: &mut Ticket,
+    ) -> Result<Result<Bytes, error::Error>, Error> {
+        let options = RequestOptions {
+            deadline: self.deadline,
+            idle: self.options.idle_timeout,
+            on_progress: self.options.progress.then(|| {
+                let (shared, lane) = (ticket.shared.clone(), ticket.lane);
+                let template = ticket.event(EventKind::CatalogueChanged);
+                let hear = move |params: Bytes| {
+                    let kind = EventKind::Progress(params);
+                    shared.queue.push(
+                        lane,
+                        Event {
+                            kind,
+                            ..template.clone()
+                        },
+                    );
+                };
+                Box::new(hear) as mcp_transport::session::OnProgress
+            }),
+        };
+        let mut request = match lent
+            .session()
+            .start(self.method, Some(&self.params), options)
+        {
+            Ok(request) => request,
+            Err(error) => return Ok(Err(error)),
+        };
+        let stop = tokio::select! {
+            biased;
+            answer = request.answer() => return Ok(answer),
+            stop = &mut ticket.stopped => stop.unwrap_or(Stop::ClientClosed),
+        };
+        match request.cancel("the caller cancelled") {
+            Err(error) if error.kind == ErrorKind::Canceled => Err(stop.error(error.outcome)),
+            // The answer came first.
+            answered => Ok(answered),
+        }
+    }
+
+    /// A session for the request: another one than that of the generation that failed.
+    async fn borrow(&self, shared: &Arc<Shared>, failed_on: Option<u64>) -> Result<Lent, Error> {
+        let Some(scope) = &self.scope else {
+            let want = Want {
+                deadline: self.deadline,
+                other_than: failed_on,
+            };
+            let live = self.server.supervisor.session(want).await;
+            let live = live.map_err(|why| Error::unavailable(&self.server.name, &why))?;
+            return Ok(Lent::Home {
+                session: live.session.session,
+                generation: live.generation,
+            });
+        };
+        let key = Key::new(
+            self.server.domain.clone(),
+            self.server.name.clone(),
+            scope.clone(),
+        );
+        let (server, deadline) = (self.server.clone(), self.deadline);
+        let open = move || async move {
+            let leave = server.supervisor.leave(deadline).await;
+            let leave = leave.map_err(|why| Error::unavailable(&server.name, &why))?;
+            server.opener.open_scoped(leave).await
+        };
+        let acquire = shared.pool.acquire(&key, &self.server.binding, open);
+        let lease = match self.deadline {
+            // The opening may be another call's, with a later deadline.
+            Some(deadline) => timeout_at(deadline, acquire).await.map_err(|_| {
+                let message = format!(
+                    "server \"{}\": no session within the deadline",
+                    self.server.name
+                );
+                Error::new(Kind::Timeout, message)
+            })?,
+            None => acquire.await,
+        };
+        let lease = lease.map_err(|error| self.not_lent(error))?;
+        if let Some(ended) = lease.session().watch() {
+            let (shared, session, id) = (shared.clone(), lease.session().clone(), lease.id());
+            tokio::spawn(async move {
+                if let Some(error) = ended.await {
+                    session.lost(&error);
+                }
+                shared.pool.evict(id).await;
+            });
+        }
+        Ok(Lent::Scoped(lease))
+    }
+
+    fn not_lent(&self, error: AcquireError<Error>) -> Error {
+        let kind = match error {
+            AcquireError::Open(error) => return error,
+            AcquireError::Capacity { .. } => Kind::Capacity,
+            AcquireError::Stale | AcquireError::Closed => Kind::Closed,
+            _ => Kind::Internal,
+        };
+        Error::new(kind, format!("server \"{}\": {error}", self.server.name))
+    }
+
+    fn proven(&self, lent: &Lent) {
+        match lent {
+            Lent::Home { generation, .. } => self.server.supervisor.proven(*generation),
+            Lent::Scoped(lease) => lease.session().proven(),
+        }
+    }
+
+    /// Tells budget and pool what a failed request says about its session.
+    fn judge(&self, shared: &Shared, lent: &Lent, error: &error::Error) -> Verdict {
+        if error.outcome == Outcome::Answered {
+            self.proven(lent);
+            return Verdict::Final;
+        }
+        let refused = error.kind == ErrorKind::Expired && error.outcome == Outcome::Rejected;
+        let unsent = error.kind == ErrorKind::Transport && error.outcome == Outcome::NotSent;
+        if !refused && !unsent {
+            return Verdict::Final;
+        }
+        match lent {
+            Lent::Home { generation, .. } => {
+                self.server.supervisor.lost(*generation, failure(error))
+            }
+            Lent::Scoped(lease) => {
+                lease.session().lost(error);
+                // It is told before this returns; the pool awaits its end.
+                drop(shared.pool.evict(lease.id()));
+            }
+        }
+        Verdict::Replay
+    }
+}

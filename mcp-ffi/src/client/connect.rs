@@ -1,0 +1,356 @@
+//! Opens the sessions of one server, for its supervisor and for the pool.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use bytes::Bytes;
+use mcp_budget::{Attempt, Cause, Connect, Failure, Loss, Scoped};
+use mcp_transport::{
+    config::{Connection, ServerConfig, StdioConfig},
+    error::{self, ErrorKind},
+    http::{HttpClient, HttpConfig, HttpTransport},
+    session::{Handler, Session, SessionOptions},
+    stdio::StdioTransport,
+    transport::Transport,
+};
+use tokio::{sync::Notify, time::Instant};
+
+use super::{
+    catalogue::{self, Catalogue},
+    error::Error,
+    event::{Event, EventKind},
+    queue::{EventQueue, Lane},
+    settings::Settings,
+};
+
+/// How long a server may take to tell its tools.
+const CATALOGUE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// What a transport's error means for the reconnect budget.
+pub(super) fn failure(error: &error::Error) -> Failure {
+    let loss = Loss {
+        cause: match error.cause {
+            error::Cause::Fatal => Cause::Fatal,
+            error::Cause::Auth => Cause::Auth,
+            error::Cause::Permanent => Cause::Permanent,
+            error::Cause::Transient => Cause::Transient,
+            error::Cause::Local => Cause::Local,
+            error::Cause::Routine => Cause::Routine,
+        },
+        not_before: error.retry_after,
+    };
+    Failure {
+        loss,
+        error: Arc::new(error.clone()),
+    }
+}
+
+/// Opens sessions of one server.
+#[derive(Debug)]
+pub(super) struct Opener {
+    server: Arc<str>,
+    way: Way,
+    settings: RwLock<Arc<Settings>>,
+}
+
+#[derive(Debug)]
+enum Way {
+    Stdio(StdioConfig),
+    /// All sessions of a server share its connections.
+    Http(HttpConfig, HttpClient),
+}
+
+impl Opener {
+    pub(super) fn new(
+        server: Arc<str>,
+        config: ServerConfig,
+        settings: Settings,
+    ) -> Result<Self, error::Error> {
+        let way = match config.connection {
+            Connection::Stdio(stdio) => Way::Stdio(stdio),
+            Connection::Http(remote) => Way::Http(
+                HttpConfig::new(remote.url.as_str(), &remote.headers)?,
+                HttpClient::new(),
+            ),
+        };
+        Ok(Self {
+            server,
+            way,
+            settings: RwLock::new(Arc::new(settings)),
+        })
+    }
+
+    pub(super) fn settings(&self) -> Arc<Settings> {
+        self.settings
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(super) fn set_settings(&self, settings: Settings) {
+        *self
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    /// One attempt, of this number since the last proof.
+    async fn open(&self, attempt: u32, handler: Arc<dyn Handler>) -> Result<Session, error::Error> {
+        let (transport, default_timeout): (Arc<dyn Transport>, _) = match &self.way {
+            Way::Stdio(config) => (
+                Arc::new(StdioTransport::new(config.clone())),
+                Duration::from_secs(60),
+            ),
+            Way::Http(config, client) => (
+                Arc::new(HttpTransport::new(config.clone(), client.clone())),
+                Duration::from_secs(30),
+            ),
+        };
+        let options = SessionOptions {
+            client_name: "mcpconn".into(),
+            client_version: env!("CARGO_PKG_VERSION").into(),
+            connect_deadline: Instant::now()
+                + self.settings().connect_timeout(default_timeout, attempt),
+            handler,
+        };
+        Session::open(transport, options).await
+    }
+
+    /// Opens a session for a scope, which needs leave of the budget.
+    pub(super) async fn open_scoped(
+        &self,
+        leave: mcp_budget::Leave<HomeConnector>,
+    ) -> Result<ScopedSession, Error> {
+        match self.open(leave.attempt().number, Arc::new(())).await {
+            Ok(session) => Ok(ScopedSession(Arc::new(ScopedParts {
+                session,
+                budget: leave.opened(),
+                close_timeout: self.settings().close_timeout(),
+                closing: Mutex::default(),
+                watched: AtomicBool::new(false),
+            }))),
+            Err(error) => {
+                let told = Error::of_server(&self.server, &error);
+                leave.failed(failure(&error));
+                // The call itself never left, whatever became of the handshake.
+                Err(told.with_outcome(error::Outcome::NotSent))
+            }
+        }
+    }
+}
+
+/// Opens the home session of a server, and keeps the catalogue by it.
+#[derive(Debug)]
+pub(super) struct HomeConnector {
+    pub(super) opener: Arc<Opener>,
+    pub(super) catalogue: Arc<Catalogue>,
+    pub(super) queue: Arc<EventQueue>,
+    pub(super) lane: Lane,
+    /// The process of the newest home session, 0 for none.
+    pub(super) pid: Arc<AtomicU32>,
+}
+
+impl Connect for HomeConnector {
+    type Session = HomeSession;
+
+    async fn connect(&self, attempt: Attempt) -> Result<HomeSession, Failure> {
+        let tools_changed = Arc::new(Notify::new());
+        let handler = Arc::new(HomeHandler {
+            tools_changed: tools_changed.clone(),
+        });
+        let session = self
+            .opener
+            .open(attempt.number, handler)
+            .await
+            .map_err(|error| failure(&error))?;
+        self.pid
+            .store(session.pid().unwrap_or(0), Ordering::Relaxed);
+        let keeper = CatalogueKeeper {
+            server: self.opener.server.clone(),
+            catalogue: self.catalogue.clone(),
+            queue: self.queue.clone(),
+            lane: self.lane,
+            generation: attempt.generation,
+        };
+        tokio::spawn(keeper.keep(session.clone(), tools_changed));
+        Ok(HomeSession {
+            session,
+            close_timeout: self.opener.settings().close_timeout(),
+        })
+    }
+}
+
+struct HomeHandler {
+    tools_changed: Arc<Notify>,
+}
+
+impl Handler for HomeHandler {
+    fn notification(&self, method: &str, _params: Bytes) {
+        if method == "notifications/tools/list_changed" {
+            self.tools_changed.notify_one();
+        }
+    }
+}
+
+/// Keeps the catalogue for as long as one home session lives.
+struct CatalogueKeeper {
+    server: Arc<str>,
+    catalogue: Arc<Catalogue>,
+    queue: Arc<EventQueue>,
+    lane: Lane,
+    generation: u64,
+}
+
+impl CatalogueKeeper {
+    /// However many changes are told while the list is asked for, it is asked for once more.
+    async fn keep(self, session: Session, tools_changed: Arc<Notify>) {
+        let ended = session.ended();
+        let keep = async {
+            loop {
+                self.load(&session).await;
+                tools_changed.notified().await;
+            }
+        };
+        tokio::select! {
+            () = keep => {}
+            error = ended => self.gone(&error),
+        }
+    }
+
+    async fn load(&self, session: &Session) {
+        match catalogue::load(&self.server, session, Instant::now() + CATALOGUE_TIMEOUT).await {
+            Ok(tools) => {
+                self.catalogue.told(self.generation, tools);
+                self.queue.push(
+                    self.lane,
+                    Event {
+                        kind: EventKind::CatalogueChanged,
+                        id: 0,
+                        token: 0,
+                        server: self.server.clone(),
+                        context: None,
+                    },
+                );
+            }
+            Err(error) => self
+                .catalogue
+                .failed(self.generation, Error::of_server(&self.server, &error)),
+        }
+    }
+
+    /// Whoever waits for this session's tools must hear that they do not come.
+    fn gone(&self, error: &error::Error) {
+        if self.catalogue.known().generation < self.generation {
+            self.catalogue
+                .failed(self.generation, Error::of_server(&self.server, error));
+        }
+    }
+}
+
+/// The session that a supervisor holds.
+#[derive(Debug, Clone)]
+pub(super) struct HomeSession {
+    pub(super) session: Session,
+    close_timeout: Duration,
+}
+
+impl mcp_budget::Session for HomeSession {
+    async fn ended(&self) -> Failure {
+        failure(&self.session.ended().await)
+    }
+
+    async fn probe(&self) -> Result<(), Failure> {
+        self.session
+            .ping(None)
+            .await
+            .map_err(|error| failure(&error))
+    }
+
+    async fn close(&self) {
+        self.session.close(self.close_timeout).await;
+    }
+}
+
+/// A session that the pool lends to one scope.
+#[derive(Debug, Clone)]
+pub(super) struct ScopedSession(Arc<ScopedParts>);
+
+struct ScopedParts {
+    session: Session,
+    budget: Scoped,
+    close_timeout: Duration,
+    closing: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
+    watched: AtomicBool,
+}
+
+impl std::fmt::Debug for ScopedParts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ScopedParts")
+            .field("session", &self.session)
+            .field("budget", &self.budget)
+            .finish_non_exhaustive()
+    }
+}
+
+impl ScopedSession {
+    pub(super) fn session(&self) -> &Session {
+        &self.0.session
+    }
+
+    pub(super) fn generation(&self) -> u64 {
+        self.0.budget.generation()
+    }
+
+    pub(super) fn proven(&self) {
+        self.0.budget.proven();
+    }
+
+    pub(super) fn lost(&self, error: &error::Error) {
+        self.0.budget.lost(failure(error));
+    }
+
+    /// Completes when the session is gone without our having closed it, with why; at once for all but the first who
+    /// asks.
+    pub(super) fn watch(
+        &self,
+    ) -> Option<impl Future<Output = Option<error::Error>> + Send + use<>> {
+        if self.0.watched.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        let ended = self.0.session.ended();
+        Some(async move {
+            let error = ended.await;
+            (error.kind != ErrorKind::Closed).then_some(error)
+        })
+    }
+}
+
+impl mcp_pool::Session for ScopedSession {
+    fn retire(&self) {
+        let closing = self.0.session.close(self.0.close_timeout);
+        *self
+            .0
+            .closing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(Box::pin(closing));
+    }
+
+    async fn closed(&self) {
+        let closing = self
+            .0
+            .closing
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(closing) = closing {
+            closing.await;
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! What the host hears.
+
+use std::{any::Any, borrow::Cow, fmt, sync::Arc, sync::OnceLock, time::Duration};
+
+use bytes::Bytes;
+use mcp_budget::{Reason, State};
+use serde::Deserialize;
+
+use super::error::Error;
+
+/// Something that happened. It owns what it says: it may be kept, and outlives its client.
+#[derive(Debug, Clone)]
+pub struct Event {
+    /// What happened.
+    pub kind: EventKind,
+    /// The id of the call that it is about, 0 for none.
+    pub id: u64,
+    /// The host's token of that call.
+    pub token: u64,
+    /// The server that it is about; empty for the client itself and for a call about every server.
+    pub server: Arc<str>,
+    /// What the host attached to the call.
+    pub context: Option<Context>,
+}
+
+/// Something of the host's own that travels with a call and comes back with each of its events.
+#[derive(Clone)]
+pub struct Context(pub Arc<dyn Any + Send + Sync>);
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Context(..)")
+    }
+}
+
+/// The kinds of events, each with what it says.
+#[derive(Debug, Clone)]
+pub enum EventKind {
+    /// A call was answered. It ends the call.
+    Result(Answer),
+    /// A call failed. It ends the call.
+    Error(Error),
+    /// A call reports progress: the params of the notification as they came. Only the newest is kept for a host
+    /// that is slow to take it.
+    Progress(Bytes),
+    /// A server changed its state. Of one session only the newest is kept for a host that is slow to take it.
+    ServerState(ServerStatus),
+    /// The list of a server's tools is new.
+    CatalogueChanged,
+    /// The client is closed. It is the last event.
+    Closed,
+}
+
+/// The answer to a call.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// The result, the bytes that came.
+    pub json: Bytes,
+    /// Which session of the server answered.
+    pub generation: u64,
+    /// The session was opened anew during the call: what an older one kept for its scope is gone.
+    pub replaced: bool,
+    text: OnceLock<String>,
+}
+
+/// The part of a tool's result that is for reading.
+#[derive(Deserialize)]
+struct ToolResult<'a> {
+    #[serde(borrow, default)]
+    content: Vec<Block<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Block<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
+    text: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+struct ToolFailure {
+    #[serde(default, rename = "isError")]
+    is_error: bool,
+}
+
+impl Answer {
+    pub(super) fn new(json: Bytes, generation: u64, replaced: bool) -> Self {
+        Self {
+            json,
+            generation,
+            replaced,
+            text: OnceLock::new(),
+        }
+    }
+
+    /// An answer whose text is not in a tool's content blocks.
+    pub(super) fn with_text(json: Bytes, text: String) -> Self {
+        Self {
+            json,
+            generation: 0,
+            replaced: false,
+            text: text.into(),
+        }
+    }
+
+    /// The text blocks of a tool's result, joined with newlines; empty if there are none. Read at the first ask.
+    pub fn text(&self) -> &str {
+        self.text.get_or_init(|| {
+            let Ok(result) = serde_json::from_slice::<ToolResult<'_>>(&self.json) else {
+                return String::new();
+            };
+            let texts: Vec<&str> = result
+                .content
+                .iter()
+                .filter(|block| block.kind == "text")
+                .filter_map(|block| block.text.as_deref())
+                .collect();
+            texts.join("\n")
+        })
+    }
+
+    /// The tool ran and says that it failed (`isError`).
+    pub fn is_tool_error(&self) -> bool {
+        serde_json::from_slice::<ToolFailure>(&self.json).is_ok_and(|failure| failure.is_error)
+    }
+}
+
+/// How it stands with a server.
+#[derive(Debug, Clone)]
+pub struct ServerStatus {
+    /// The state of its home session and its reconnect budget.
+    pub state: State,
+    /// Why it is in that state.
+    pub reason: Reason,
+    /// Charges that stand against the budget.
+    pub charges: u32,
+    /// Attempts to connect since the last proof.
+    pub attempt: u32,
+    /// Counts the sessions of the server; the newest.
+    pub generation: u64,
+    /// When it is tried again, from when this was said.
+    pub next_try: Option<Duration>,
+    /// The process of the home session, if it has one.
+    pub pid: Option<u32>,
+    /// Live scoped sessions.
+    pub sessions: u32,
+    /// Calls in flight.
+    pub calls: u32,
+    /// One line for a person.
+    pub text: String,
+}
+
+impl Event {
+    /// Whether it ends the call that it is about.
+    pub fn is_completion(&self) -> bool {
+        matches!(self.kind, EventKind::Result(_) | EventKind::Error(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(json: &'static str) -> Answer {
+        Answer::new(Bytes::from_static(json.as_bytes()), 1, false)
+    }
+
+    #[test]
+    fn the_text_of_a_result_is_its_text_blocks_unescaped() {
+        let answer = answer(
+            r#"{"content":[{"type":"text","text":"a\nb"},{"type":"image","data":"eA=="},{"type":"text","text":"\u00e9"}]}"#,
+        );
+        assert_eq!(answer.text(), "a\nb\né");
+        assert!(!answer.is_tool_error());
+    }
+
+    #[test]
+    fn a_result_without_content_has_no_text() {
+        assert_eq!(answer(r#"{"tools":[]}"#).text(), "");
+        assert_eq!(answer(r#"[1,2]"#).text(), "");
+    }
+
+    #[test]
+    fn a_tool_says_that_it_failed() {
+        assert!(answer(r#"{"content":[],"isError":true}"#).is_tool_error());
+        assert!(!answer(r#"{"content":[],"isError":"yes"}"#).is_tool_error());
+    }
+}

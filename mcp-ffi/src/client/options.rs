@@ -1,0 +1,50 @@
+//! What a client and its calls are made with.
+
+use std::time::Duration;
+
+use super::event::Context;
+
+/// What a client is made with.
+#[derive(Debug, Clone)]
+pub struct ClientOptions {
+    /// The most scoped sessions that are kept at a time.
+    pub max_sessions: usize,
+    /// How long the closing of the client may take, unless it is told otherwise.
+    pub close_timeout: Duration,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self {
+            max_sessions: 256,
+            close_timeout: Duration::from_millis(3800),
+        }
+    }
+}
+
+/// What a call is made with.
+#[derive(Debug, Clone)]
+pub struct CallOptions {
+    /// The host's own; each event of the call bears it.
+    pub token: u64,
+    /// The most that the call may take in all, waiting for a connection included; `None` for no end.
+    pub timeout: Option<Duration>,
+    /// The most that may pass without progress of the call; `None` for no end.
+    pub idle_timeout: Option<Duration>,
+    /// Asks the server for progress, heard as events.
+    pub progress: bool,
+    /// The host's own; each event of the call bears it, and it is dropped with the last.
+    pub context: Option<Context>,
+}
+
+impl Default for CallOptions {
+    fn default() -> Self {
+        Self {
+            token: 0,
+            timeout: Some(Duration::from_secs(300)),
+            idle_timeout: None,
+            progress: false,
+            context: None,
+        }
+    }
+}

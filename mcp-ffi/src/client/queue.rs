@@ -1,0 +1,283 @@
+//! What waits for the host: one queue a server, taken in turn, so that a busy server delays no other.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    io,
+    os::fd::RawFd,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::Notify;
+
+use super::event::{Event, EventKind};
+use crate::sys::EventFd;
+
+/// The queue of a server, or [`Lane::CLIENT`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Lane(pub(super) u64);
+
+impl Lane {
+    /// For what is about no single server.
+    pub(super) const CLIENT: Self = Self(0);
+}
+
+#[derive(Debug)]
+pub(super) struct EventQueue {
+    state: Mutex<State>,
+    fd: EventFd,
+    arrived: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    lanes: HashMap<Lane, VecDeque<Entry>>,
+    /// The lanes that are not empty, the next one first.
+    turns: VecDeque<Lane>,
+    /// The newest of each kind that only the newest is kept of.
+    newest: HashMap<Latest, Event>,
+    end: End,
+}
+
+#[derive(Debug)]
+enum Entry {
+    One(Event),
+    /// Whatever is the newest when it is taken.
+    Latest(Latest),
+}
+
+/// Events of which a later one makes an earlier one worthless.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Latest {
+    Progress(u64),
+    ServerState(Lane, u64),
+    Catalogue(Lane),
+}
+
+#[derive(Debug, Default)]
+enum End {
+    #[default]
+    Open,
+    /// The last event waits for all others to be taken.
+    Closing(Event),
+    Closed,
+}
+
+impl EventQueue {
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self {
+            state: Mutex::default(),
+            fd: EventFd::new()?,
+            arrived: Notify::new(),
+        })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Readable while an event waits.
+    pub(super) fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+
+    /// Adds an event. One that comes after [`EventQueue::end`] is dropped.
+    pub(super) fn push(&self, lane: Lane, event: Event) {
+        let mut state = self.state();
+        if !matches!(state.end, End::Open) {
+            return;
+        }
+        let was_empty = state.is_empty();
+        state.push(lane, event);
+        self.announce(was_empty);
+    }
+
+    /// Adds the last event.
+    pub(super) fn end(&self, event: Event) {
+        let mut state = self.state();
+        if matches!(state.end, End::Open) {
+            let was_empty = state.is_empty();
+            state.end = End::Closing(event);
+            self.announce(was_empty);
+            self.arrived.notify_waiters();
+        }
+    }
+
+    /// Called with the lock held, so that the descriptor never tells another story than the queue.
+    fn announce(&self, was_empty: bool) {
+        if was_empty {
+            self.fd.raise();
+            self.arrived.notify_waiters();
+        }
+    }
+
+    pub(super) fn pop(&self) -> Option<Event> {
+        let mut state = self.state();
+        let event = state.pop()?;
+        if state.is_empty() {
+            self.fd.clear();
+        }
+        Some(event)
+    }
+
+    /// The last event was taken: nothing will come any more.
+    pub(super) fn is_closed(&self) -> bool {
+        matches!(self.state().end, End::Closed)
+    }
+
+    /// Completes once the last event is in the queue, or was taken.
+    pub(super) async fn ended(&self) {
+        self.until(|state| !matches!(state.end, End::Open)).await;
+    }
+
+    /// Completes once an event waits, or none will come any more.
+    pub(super) async fn ready(&self) {
+        self.until(|state| !state.is_empty() || matches!(state.end, End::Closed))
+            .await;
+    }
+
+    async fn until(&self, holds: impl Fn(&State) -> bool) {
+        loop {
+            let mut arrived = std::pin::pin!(self.arrived.notified());
+            arrived.as_mut().enable();
+            if holds(&self.state()) {
+                return;
+            }
+            arrived.await;
+        }
+    }
+}
+
+impl State {
+    fn is_empty(&self) -> bool {
+        self.turns.is_empty() && !matches!(self.end, End::Closing(_))
+    }
+
+    fn push(&mut self, lane: Lane, event: Event) {
+        let latest = match &event.kind {
+            EventKind::Progress(_) => Some(Latest::Progress(event.id)),
+            EventKind::ServerState(status) => Some(Latest::ServerState(lane, status.generation)),
+            EventKind::CatalogueChanged => Some(Latest::Catalogue(lane)),
+            EventKind::Result(_) | EventKind::Error(_) | EventKind::Closed => None,
+        };
+        let entry = match latest {
+            None => Entry::One(event),
+            Some(latest) => {
+                if self.newest.insert(latest, event).is_some() {
+                    return;
+                }
+                Entry::Latest(latest)
+            }
+        };
+        let queue = self.lanes.entry(lane).or_default();
+        if queue.is_empty() {
+            self.turns.push_back(lane);
+        }
+        queue.push_back(entry);
+    }
+
+    fn pop(&mut self) -> Option<Event> {
+        let Some(lane) = self.turns.pop_front() else {
+            return match std::mem::take(&mut self.end) {
+                End::Open => None,
+                End::Closing(event) => {
+                    self.end = End::Closed;
+                    Some(event)
+                }
+                End::Closed => {
+                    self.end = End::Closed;
+                    None
+                }
+            };
+        };
+        let queue = self.lanes.get_mut(&lane)?;
+        let entry = queue.pop_front()?;
+        if queue.is_empty() {
+            self.lanes.remove(&lane);
+        } else {
+            self.turns.push_back(lane);
+        }
+        match entry {
+            Entry::One(event) => Some(event),
+            Entry::Latest(latest) => self.newest.remove(&latest),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn queue() -> EventQueue {
+        EventQueue::new().unwrap()
+    }
+
+    fn event(id: u64, kind: EventKind) -> Event {
+        Event {
+            kind,
+            id,
+            token: 0,
+            server: "server".into(),
+            context: None,
+        }
+    }
+
+    fn failure(id: u64) -> Event {
+        event(id, EventKind::Error(crate::client::Error::closed()))
+    }
+
+    fn ids(queue: &EventQueue) -> Vec<u64> {
+        std::iter::from_fn(|| queue.pop())
+            .map(|event| event.id)
+            .collect()
+    }
+
+    #[test]
+    fn servers_are_served_in_turn_and_each_in_order() {
+        let queue = queue();
+        for id in 1..=3 {
+            queue.push(Lane(1), failure(id));
+        }
+        queue.push(Lane(2), failure(4));
+        assert_eq!(ids(&queue), [1, 4, 2, 3]);
+    }
+
+    #[test]
+    fn of_a_calls_progress_the_newest_is_kept_and_it_comes_before_the_end() {
+        let queue = queue();
+        queue.push(
+            Lane(1),
+            event(7, EventKind::Progress(Bytes::from_static(b"1"))),
+        );
+        queue.push(
+            Lane(1),
+            event(7, EventKind::Progress(Bytes::from_static(b"2"))),
+        );
+        queue.push(Lane(1), failure(7));
+        let Some(EventKind::Progress(newest)) = queue.pop().map(|event| event.kind) else {
+            panic!("progress comes first");
+        };
+        assert_eq!(newest, "2");
+        assert_eq!(ids(&queue), [7]);
+    }
+
+    #[test]
+    fn the_last_event_comes_after_all_others_and_nothing_after_it() {
+        let queue = queue();
+        queue.push(Lane(1), failure(1));
+        queue.end(event(0, EventKind::Closed));
+        queue.push(Lane(1), failure(2));
+        assert_eq!(ids(&queue), [1, 0]);
+        assert!(queue.is_closed());
+        queue.push(Lane(1), failure(3));
+        assert_eq!(ids(&queue), [0; 0]);
+    }
+
+    #[tokio::test]
+    async fn ready_completes_when_an_event_arrives() {
+        let queue = queue();
+        let (_, ()) = tokio::join!(queue.ready(), async { queue.push(Lane(1), failure(1)) });
+        queue.ready().await;
+    }
+}

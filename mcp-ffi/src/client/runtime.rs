@@ -1,0 +1,221 @@
+//! One runtime that two can drive: a background thread, and whoever waits for an event.
+//!
+//! A waiter takes the runtime over while it waits, so that an answer is read, matched and handed out on the
+//! thread that asked for it, without a hop between threads.
+
+use std::{
+    future::Future,
+    io,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    thread,
+};
+
+use tokio::{runtime::Runtime, sync::Notify};
+
+use crate::sys;
+
+#[derive(Debug)]
+pub(super) struct Driver {
+    runtime: Option<Arc<Runtime>>,
+    turn: Arc<Turn>,
+    background: Option<thread::JoinHandle<()>>,
+}
+
+/// Whose turn it is to drive.
+#[derive(Debug, Default)]
+struct Turn {
+    state: Mutex<TurnState>,
+    changed: Condvar,
+    /// Calls the background thread out of the runtime.
+    leave: Notify,
+}
+
+#[derive(Debug, Default)]
+struct TurnState {
+    waiter: bool,
+    /// The background thread is inside the runtime.
+    background: bool,
+    stopped: bool,
+}
+
+impl Turn {
+    fn state(&self) -> MutexGuard<'_, TurnState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Driver {
+    pub(super) fn new() -> io::Result<Self> {
+        let runtime = Arc::new(
+            tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?,
+        );
+        let turn = Arc::new(Turn::default());
+        let background = thread::Builder::new().name("mcpconn".into()).spawn({
+            let (runtime, turn) = (runtime.clone(), turn.clone());
+            move || drive_in_background(&runtime, &turn)
+        })?;
+        Ok(Self {
+            runtime: Some(runtime),
+            turn,
+            background: Some(background),
+        })
+    }
+
+    pub(super) fn handle(&self) -> &tokio::runtime::Handle {
+        self.runtime().handle()
+    }
+
+    fn runtime(&self) -> &Arc<Runtime> {
+        self.runtime
+            .as_ref()
+            .expect("the runtime is taken by stop alone")
+    }
+
+    /// Drives the runtime on this thread until the future is done. `None` if somebody else waits already.
+    pub(super) fn wait<F: Future>(&self, until: F) -> Option<F::Output> {
+        let turn = WaiterTurn::take(&self.turn)?;
+        let _off = sys::SigpipeOff::new();
+        let output = self.runtime().block_on(until);
+        drop(turn);
+        Some(output)
+    }
+
+    /// Ends the background thread and every task. Returns at once, whatever the tasks do.
+    pub(super) fn stop(&mut self) {
+        let Some(background) = self.background.take() else {
+            return;
+        };
+        self.turn.state().stopped = true;
+        self.turn.changed.notify_all();
+        self.turn.leave.notify_one();
+        // A panic of the background thread was reported where it happened.
+        let _ = background.join();
+        if let Some(runtime) = self.runtime.take().and_then(Arc::into_inner) {
+            let _off = sys::SigpipeOff::new();
+            // A name that is being resolved may hold a blocking thread for minutes: it is not waited for.
+            runtime.shutdown_background();
+        }
+    }
+
+    /// Leaves thread and runtime alone: in a forked child neither is ours to end.
+    pub(super) fn forget(mut self) {
+        std::mem::forget(self.background.take());
+        std::mem::forget(self.runtime.take());
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+fn drive_in_background(runtime: &Runtime, turn: &Turn) {
+    sys::block_all_signals();
+    loop {
+        {
+            let mut state = turn.state();
+            while state.waiter && !state.stopped {
+                state = turn
+                    .changed
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner);
+            }
+            if state.stopped {
+                return;
+            }
+            state.background = true;
+        }
+        runtime.block_on(turn.leave.notified());
+        turn.state().background = false;
+        turn.changed.notify_all();
+    }
+}
+
+/// The waiter's turn; the background thread takes over again when it is dropped, on a panic too.
+struct WaiterTurn<'a>(&'a Turn);
+
+impl<'a> WaiterTurn<'a> {
+    fn take(turn: &'a Turn) -> Option<Self> {
+        let mut state = turn.state();
+        if state.waiter {
+            return None;
+        }
+        state.waiter = true;
+        turn.leave.notify_one();
+        // Two in the runtime at once would share the work between them: the waiter would drive nothing.
+        while state.background {
+            state = turn
+                .changed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        drop(state);
+        Some(Self(turn))
+    }
+}
+
+impl Drop for WaiterTurn<'_> {
+    fn drop(&mut self) {
+        self.0.state().waiter = false;
+        self.0.changed.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::mpsc, thread::ThreadId, time::Duration};
+
+    use super::*;
+
+    fn driving_thread(driver: &Driver) -> mpsc::Receiver<ThreadId> {
+        let (tell, told) = mpsc::channel();
+        driver
+            .handle()
+            .spawn(async move { tell.send(thread::current().id()) });
+        told
+    }
+
+    #[test]
+    fn tasks_run_in_the_background_while_nobody_waits() {
+        let driver = Driver::new().unwrap();
+        let told = driving_thread(&driver)
+            .recv_timeout(Duration::from_secs(10))
+            .unwrap();
+        assert_ne!(told, thread::current().id());
+    }
+
+    #[test]
+    fn a_waiter_drives_on_its_own_thread_and_gives_the_turn_back() {
+        let driver = Driver::new().unwrap();
+        let here = driver
+            .wait(async {
+                tokio::spawn(async { thread::current().id() })
+                    .await
+                    .unwrap()
+            })
+            .unwrap();
+        assert_eq!(here, thread::current().id());
+        let told = driving_thread(&driver)
+            .recv_timeout(Duration::from_secs(10))
+            .unwrap();
+        assert_ne!(told, thread::current().id());
+    }
+
+    #[test]
+    fn a_second_waiter_is_told_that_somebody_waits_already() {
+        let driver = Driver::new().unwrap();
+        let second = driver.wait(async { driver.wait(async {}) }).unwrap();
+        assert!(second.is_none());
+    }
+
+    #[test]
+    fn stop_does_not_wait_for_a_task_that_never_ends() {
+        let mut driver = Driver::new().unwrap();
+        driver.handle().spawn(std::future::pending::<()>());
+        driver.stop();
+        assert!(driver.background.is_none());
+    }
+}

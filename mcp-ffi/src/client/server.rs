@@ -1,0 +1,178 @@
+//! One server as one domain sees it: its supervisor, its catalogue, and how it stands with it.
+
+use std::{
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use mcp_budget::{Options, State, Supervisor, Transition};
+use mcp_pool::Binding;
+use mcp_transport::{config::ServerConfig, error};
+
+use super::{
+    catalogue::Catalogue,
+    connect::{HomeConnector, Opener},
+    event::{Event, EventKind, ServerStatus},
+    queue::{EventQueue, Lane},
+    settings::Settings,
+};
+
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) domain: Arc<str>,
+    pub(super) name: Arc<str>,
+    pub(super) lane: Lane,
+    pub(super) binding: Binding,
+    pub(super) opener: Arc<Opener>,
+    pub(super) supervisor: Supervisor<HomeConnector>,
+    pub(super) catalogue: Arc<Catalogue>,
+    /// Calls in flight.
+    pub(super) calls: AtomicU32,
+    pid: Arc<AtomicU32>,
+}
+
+/// What a server is made from.
+pub(super) struct Plan {
+    pub(super) domain: Arc<str>,
+    pub(super) name: Arc<str>,
+    pub(super) opener: Opener,
+}
+
+impl Plan {
+    pub(super) fn new(
+        domain: Arc<str>,
+        name: Arc<str>,
+        config: ServerConfig,
+        settings: Settings,
+    ) -> Result<Self, error::Error> {
+        let opener = Opener::new(name.clone(), config, settings)?;
+        Ok(Self {
+            domain,
+            name,
+            opener,
+        })
+    }
+}
+
+impl Server {
+    /// Starts to supervise; nothing is opened before it is needed. Within a runtime only.
+    pub(super) fn start(plan: Plan, binding: Binding, queue: Arc<EventQueue>) -> Arc<Self> {
+        let lane = Lane(binding.epoch());
+        let pid = Arc::new(AtomicU32::new(0));
+        let catalogue = Arc::new(Catalogue::new());
+        let opener = Arc::new(plan.opener);
+        let settings = opener.settings();
+        Arc::new_cyclic(|me: &Weak<Self>| {
+            let connector = HomeConnector {
+                opener: opener.clone(),
+                catalogue: catalogue.clone(),
+                queue: queue.clone(),
+                lane,
+                pid: pid.clone(),
+            };
+            let me = me.clone();
+            let observer = move |transition: &Transition| {
+                if let Some(server) = me.upgrade() {
+                    queue.push(lane, server.state_event(transition));
+                }
+            };
+            let options = Options {
+                policy: settings.policy(),
+                observer: Some(Box::new(observer)),
+                close_limit: settings.close_timeout(),
+                ..Options::default()
+            };
+            let supervisor = Supervisor::spawn(connector, options);
+            if settings.eager {
+                supervisor.start();
+            }
+            Self {
+                domain: plan.domain,
+                name: plan.name,
+                lane,
+                binding,
+                opener,
+                supervisor,
+                catalogue,
+                calls: AtomicU32::new(0),
+                pid,
+            }
+        })
+    }
+
+    pub(super) fn apply(&self, settings: Settings) {
+        self.supervisor.set_policy(settings.policy());
+        let eager = settings.eager;
+        self.opener.set_settings(settings);
+        if eager {
+            self.supervisor.start();
+        }
+    }
+
+    /// How it stands with it now.
+    pub(super) fn status(&self) -> ServerStatus {
+        let status = self.supervisor.status();
+        let mut line = format!(
+            "server \"{}\" is {} ({}",
+            self.name, status.state, status.reason
+        );
+        if status.charges > 0 {
+            line += &format!(", {} charged", status.charges);
+        }
+        line.push(')');
+        if let Some(wait) = status.next_try {
+            line += &format!(", next try in {}", seconds(wait));
+        }
+        if let (State::Waiting | State::Parked | State::Stopped, Some(error)) =
+            (status.state, &status.error)
+        {
+            line += &format!(": {error}");
+        }
+        let connected = matches!(status.state, State::Unproven | State::Proven);
+        let pid = Some(self.pid.load(Ordering::Relaxed)).filter(|pid| connected && *pid != 0);
+        ServerStatus {
+            state: status.state,
+            reason: status.reason,
+            charges: status.charges,
+            attempt: status.attempt,
+            generation: status.generation,
+            next_try: status.next_try,
+            pid,
+            sessions: u32::try_from(status.scoped).unwrap_or(u32::MAX),
+            calls: self.calls.load(Ordering::Relaxed),
+            text: line,
+        }
+    }
+
+    fn state_event(&self, transition: &Transition) -> Event {
+        let mut status = self.status();
+        if status.state != transition.state {
+            // It went on already: the rest is as it was then, as far as the transition tells.
+            status.state = transition.state;
+            status.reason = transition.reason;
+            status.next_try = None;
+            status.pid = None;
+            status.text = format!(
+                "server \"{}\" is {} ({})",
+                self.name, transition.state, transition.reason
+            );
+        }
+        status.charges = transition.charges;
+        status.attempt = transition.attempt;
+        status.generation = transition.generation;
+        Event {
+            kind: EventKind::ServerState(status),
+            id: 0,
+            token: 0,
+            server: self.name.clone(),
+            context: None,
+        }
+    }
+}
+
+fn seconds(duration: Duration) -> String {
+    format!("{:.1} s", duration.as_secs_f64())
+}

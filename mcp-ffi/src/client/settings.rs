@@ -1,0 +1,133 @@
+//! What of a server's configuration is ours: the member `mcpconn`.
+
+use std::time::Duration;
+
+use mcp_budget::Policy;
+use serde::Deserialize;
+
+/// How a server is treated; what makes its connection is not in it. Changes apply without a reconnect.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Settings {
+    /// Connect now, not at the first call.
+    pub(super) eager: bool,
+    connect_timeout_ms: Option<u64>,
+    close_timeout_ms: Option<u64>,
+    budget: BudgetSettings,
+}
+
+/// The constants of the reconnect budget; absent is the default, and 0 is 0.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct BudgetSettings {
+    max_retries: Option<u32>,
+    max_initial_retries: Option<u32>,
+    max_unproven: Option<u32>,
+    backoff_ms: Option<u64>,
+    backoff_max_ms: Option<u64>,
+    backoff_max_proven_ms: Option<u64>,
+    jitter_percent: Option<u8>,
+    floor_ms: Option<u64>,
+    healthy_after_ms: Option<u64>,
+    probe_deadline_ms: Option<u64>,
+    stable_after_ms: Option<u64>,
+    park_probe_ms: Option<u64>,
+    park_probe_max_ms: Option<u64>,
+    auth_probe_ms: Option<u64>,
+    not_before_max_ms: Option<u64>,
+}
+
+/// The most that a connect deadline grows to on retries.
+const CONNECT_TIMEOUT_MAX: Duration = Duration::from_secs(180);
+
+impl Settings {
+    pub(super) fn parse(json: &serde_json::Value) -> Result<Self, String> {
+        let settings = Self::deserialize(json).map_err(|error| format!("\"mcpconn\": {error}"))?;
+        if settings
+            .budget
+            .jitter_percent
+            .is_some_and(|percent| percent > 100)
+        {
+            return Err("\"mcpconn\": budget.jitter_percent is more than 100".into());
+        }
+        Ok(settings)
+    }
+
+    /// The deadline of the attempt of this number, counted from 1: a slow start gets more time at each retry.
+    pub(super) fn connect_timeout(&self, default: Duration, attempt: u32) -> Duration {
+        let first = self
+            .connect_timeout_ms
+            .map_or(default, Duration::from_millis);
+        let doubled = first.saturating_mul(1 << attempt.saturating_sub(1).min(16));
+        doubled.min(CONNECT_TIMEOUT_MAX.max(first))
+    }
+
+    pub(super) fn close_timeout(&self) -> Duration {
+        self.close_timeout_ms
+            .map_or(Duration::from_millis(3800), Duration::from_millis)
+    }
+
+    pub(super) fn policy(&self) -> Policy {
+        let budget = &self.budget;
+        let mut policy = Policy::default();
+        let ms = |slot: &mut Duration, ms: Option<u64>| {
+            if let Some(ms) = ms {
+                *slot = Duration::from_millis(ms);
+            }
+        };
+        ms(&mut policy.backoff, budget.backoff_ms);
+        ms(&mut policy.backoff_max, budget.backoff_max_ms);
+        ms(&mut policy.backoff_max_proven, budget.backoff_max_proven_ms);
+        ms(&mut policy.floor, budget.floor_ms);
+        ms(&mut policy.healthy_after, budget.healthy_after_ms);
+        ms(&mut policy.probe_deadline, budget.probe_deadline_ms);
+        ms(&mut policy.stable_after, budget.stable_after_ms);
+        ms(&mut policy.park_probe, budget.park_probe_ms);
+        ms(&mut policy.park_probe_max, budget.park_probe_max_ms);
+        ms(&mut policy.auth_probe, budget.auth_probe_ms);
+        ms(&mut policy.not_before_max, budget.not_before_max_ms);
+        policy.max_retries = budget.max_retries.unwrap_or(policy.max_retries);
+        policy.max_initial_retries = budget
+            .max_initial_retries
+            .unwrap_or(policy.max_initial_retries);
+        policy.max_unproven = budget.max_unproven.unwrap_or(policy.max_unproven);
+        policy.jitter_percent = budget.jitter_percent.unwrap_or(policy.jitter_percent);
+        policy
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_absent_is_the_default_and_0_is_0() {
+        let settings =
+            Settings::parse(&json!({"budget": {"max_retries": 0, "backoff_ms": 50}})).unwrap();
+        let policy = settings.policy();
+        assert_eq!(policy.max_retries, 0);
+        assert_eq!(policy.backoff, Duration::from_millis(50));
+        assert_eq!(policy.floor, Policy::default().floor);
+    }
+
+    #[test]
+    fn an_unknown_member_is_named() {
+        let error = Settings::parse(&json!({"budget": {"max_retires": 3}})).unwrap_err();
+        assert!(error.contains("max_retires"), "{error}");
+    }
+
+    #[test]
+    fn a_retry_gets_twice_the_time_up_to_three_minutes_or_what_was_asked_for() {
+        let default = Duration::from_secs(60);
+        let settings = Settings::default();
+        let seconds: Vec<_> = (1..5)
+            .map(|n| settings.connect_timeout(default, n).as_secs())
+            .collect();
+        assert_eq!(seconds, [60, 120, 180, 180]);
+        assert_eq!(settings.connect_timeout(default, u32::MAX).as_secs(), 180);
+        let long = Settings::parse(&json!({"connect_timeout_ms": 600_000})).unwrap();
+        assert_eq!(long.connect_timeout(default, 3).as_secs(), 600);
+    }
+}
