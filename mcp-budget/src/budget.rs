@@ -1,68 +1,17 @@
 //! The state machine of one binding.
 
-use std::time::Duration;
-
 use crate::{
-    allowance::Allowance,
+    action::{Action, Attempt, Outlook, Refusal},
     jitter::{Prng, Spread},
     loss::{Cause, Loss},
     openings::{Opening, Openings, Side},
     park::Park,
     policy::Policy,
+    schedule::Schedule,
     time::Timestamp,
     transition::{Reason, State, Transition},
     verdict::{Circumstances, Verdict, judge},
 };
-
-/// One attempt to open a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Attempt {
-    /// What the session will be called in every event. Unique within the budget, home and scoped sessions together.
-    pub generation: u64,
-    /// Its number since the last proof, from 1. What is above 1 is a retry; attempts of one round share a number.
-    pub number: u32,
-}
-
-/// What the caller is to do now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Action {
-    /// Open the home session and say [`Budget::opened`] or [`Budget::lost`].
-    Connect(Attempt),
-    /// Ask the home session for any answer, and say [`Budget::proven`] or [`Budget::lost`].
-    Probe {
-        /// The session's generation.
-        generation: u64,
-    },
-}
-
-/// What a call for the home session meets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outlook {
-    /// The session is there.
-    Open {
-        /// Its generation.
-        generation: u64,
-    },
-    /// It is being opened.
-    Connecting,
-    /// It will be opened then, if the call waits; `None`: after another opening has had its outcome.
-    Waiting(Option<Timestamp>),
-    /// It will not be opened before then, unless it is woken; `None`: not before it is woken.
-    Parked(Option<Timestamp>),
-    /// It is never opened again.
-    Stopped,
-}
-
-/// Why a scoped session may not be opened now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
-    /// Not before then; `None`: not before another opening has had its outcome.
-    Wait(Option<Timestamp>),
-    /// Not before then, unless the binding is woken; `None`: not before it is woken.
-    Parked(Option<Timestamp>),
-    /// Never again.
-    Stopped,
-}
 
 /// Says when the sessions of one binding may be opened.
 ///
@@ -95,19 +44,7 @@ pub struct Budget {
     ever_proven: bool,
     /// A demand for credentials was taken as expiry since the last proof.
     forgiven: bool,
-    /// When the last attempt began that the floor is counted from.
-    last_start: Option<Timestamp>,
-    /// While strikes stand, nothing is opened before.
-    gate: Timestamp,
-    /// The server's own wish.
-    not_before: Timestamp,
-    /// The backoff of home attempts that nobody waits for.
-    backoff: Duration,
-    /// Since that was last cleared something failed that can never park.
-    endless: bool,
-    /// No home attempt that nobody waits for is made before.
-    unattended_at: Timestamp,
-    allowance: Allowance,
+    schedule: Schedule,
     park: Option<Park>,
     stopped: bool,
     reason: Reason,
@@ -132,13 +69,7 @@ impl Budget {
             ever_opened: false,
             ever_proven: false,
             forgiven: false,
-            last_start: None,
-            gate: Timestamp::ZERO,
-            not_before: Timestamp::ZERO,
-            backoff: Duration::ZERO,
-            endless: false,
-            unattended_at: Timestamp::ZERO,
-            allowance: Allowance::default(),
+            schedule: Schedule::default(),
             park: None,
             stopped: false,
             reason: Reason::Fresh,
@@ -203,9 +134,8 @@ impl Budget {
     /// the last attempt.
     pub fn knock(&mut self, now: Timestamp) {
         self.advance(now);
-        let last = self.last_start.unwrap_or_default();
         if let Some(park) = &mut self.park {
-            park.knock(last);
+            park.knock(self.schedule.last_start());
         }
     }
 
@@ -223,7 +153,7 @@ impl Budget {
             }
         } else if self.openings.home().is_none() && (self.held || self.strikes > 0) && !self.woken {
             self.woken = self.held;
-            self.gate = now;
+            self.schedule.hurry(now);
             self.reason = Reason::Woken;
         }
     }
@@ -348,8 +278,7 @@ impl Budget {
             return false;
         };
         if let Some(wait) = loss.not_before {
-            let until = now.plus(wait.min(self.policy.not_before_max));
-            self.not_before = self.not_before.max(until);
+            self.schedule.wish(now, wait, &self.policy);
         }
         let verdict = judge(loss.cause, self.circumstances(&opening));
         let spread = self.prng.spread();
@@ -460,19 +389,14 @@ impl Budget {
 
     fn next_probe(&self) -> Option<Timestamp> {
         let at = self.park?.probe_at()?;
-        Some(at.max(self.floor()).max(self.not_before))
-    }
-
-    fn floor(&self) -> Timestamp {
-        self.last_start
-            .map_or(Timestamp::ZERO, |start| start.plus(self.policy.floor))
+        Some(at.max(self.schedule.floor(&self.policy)))
     }
 
     /// The earliest time for whatever keeps the floor.
     fn earliest(&self) -> Timestamp {
-        let at = self.floor().max(self.not_before);
+        let at = self.schedule.floor(&self.policy);
         if self.strikes > 0 && self.park.is_none() {
-            at.max(self.gate)
+            at.max(self.schedule.gate())
         } else {
             at
         }
@@ -501,11 +425,7 @@ impl Budget {
             Some(_) => self.next_probe(),
             None if !(self.held || attended) || self.is_staked() => None,
             None if attended || self.woken => Some(self.earliest()),
-            None => Some(
-                self.earliest()
-                    .max(self.unattended_at)
-                    .max(self.allowance.earliest(&self.policy)),
-            ),
+            None => Some(self.earliest().max(self.schedule.unattended(&self.policy))),
         }
     }
 
@@ -526,7 +446,7 @@ impl Budget {
         if self.is_staked() || (!self.ever_proven && unproven >= self.policy.max_unproven) {
             Err(None)
         } else if self.ever_proven && self.strikes == 0 {
-            Ok(self.not_before)
+            Ok(self.schedule.not_before())
         } else {
             Ok(self.earliest())
         }
@@ -535,7 +455,7 @@ impl Budget {
     fn start_home(&mut self, now: Timestamp) -> Attempt {
         let asked_for = self.attended || self.woken || self.park.is_some_and(|p| p.is_woken());
         if !asked_for {
-            self.allowance.take(now, &self.policy);
+            self.schedule.unattended_started(now, &self.policy);
         }
         let reason = match self.park {
             Some(park) if park.is_woken() => Reason::Woken,
@@ -560,14 +480,11 @@ impl Budget {
         }
         // A scoped opening that the floor does not hold up holds up nobody either.
         if side == Side::Home || !self.ever_proven || self.strikes > 0 {
-            self.last_start = Some(now);
+            self.schedule.started(now);
         }
         if self.strikes > 0 {
             let spread = self.prng.spread();
-            self.gate = now.plus(
-                self.policy
-                    .jittered(self.policy.delay(self.strikes), spread),
-            );
+            self.schedule.delay(now, self.strikes, &self.policy, spread);
         }
         let number = self.strikes.saturating_add(1);
         Attempt {
@@ -632,10 +549,7 @@ impl Budget {
     fn strike(&mut self, now: Timestamp, spread: Spread) {
         self.openings.end_round();
         self.strikes = self.strikes.saturating_add(1);
-        self.gate = now.plus(
-            self.policy
-                .jittered(self.policy.delay(self.strikes), spread),
-        );
+        self.schedule.delay(now, self.strikes, &self.policy, spread);
     }
 
     fn park_for(&mut self, now: Timestamp, why: Reason, spread: Spread) {
@@ -667,21 +581,14 @@ impl Budget {
         }
         let stable = opening.is_proven() && opening.life(now) >= self.policy.stable_after;
         if stable {
-            self.backoff = Duration::ZERO;
-            self.endless = false;
+            self.schedule.stable();
         }
         if verdict == Verdict::Rest && stable {
             // Where it is kept open, it need not wait after a good life.
-            self.unattended_at = now;
+            self.schedule.at_once(now);
         } else {
-            self.endless |= opening.is_proven() || cause == Cause::Local;
-            let cap = if self.endless {
-                self.policy.backoff_max_proven
-            } else {
-                self.policy.backoff_max
-            };
-            self.backoff = self.policy.grown(self.backoff, cap);
-            self.unattended_at = now.plus(self.policy.jittered(self.backoff, spread));
+            let can_park = !opening.is_proven() && cause != Cause::Local;
+            self.schedule.back_off(now, can_park, &self.policy, spread);
         }
         self.reason = why(opening, verdict, cause);
     }

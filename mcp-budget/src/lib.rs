@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod action;
 mod allowance;
 mod budget;
 mod jitter;
@@ -9,13 +10,15 @@ mod loss;
 mod openings;
 mod park;
 mod policy;
+mod schedule;
 #[cfg(feature = "tokio")]
 mod supervisor;
 mod time;
 mod transition;
 mod verdict;
 
-pub use budget::{Action, Attempt, Budget, Outlook, Refusal};
+pub use action::{Action, Attempt, Outlook, Refusal};
+pub use budget::Budget;
 pub use loss::{Cause, Loss};
 pub use policy::Policy;
 #[cfg(feature = "tokio")]

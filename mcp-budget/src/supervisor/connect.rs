@@ -3,7 +3,7 @@
 use std::{error::Error, fmt, future::Future, sync::Arc};
 
 use crate::{
-    budget::Attempt,
+    action::Attempt,
     loss::{Cause, Loss},
 };
 
@@ -21,7 +21,7 @@ pub trait Connect: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Self::Session, Failure>> + Send;
 }
 
-/// One open session; clones are the same session.
+/// One open session; clones are cheap, and the same session.
 pub trait Session: Clone + Send + Sync + 'static {
     /// Completes when the session is gone, with why.
     fn ended(&self) -> impl Future<Output = Failure> + Send;

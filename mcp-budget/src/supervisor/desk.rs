@@ -6,7 +6,8 @@ use tokio::{sync::oneshot, time::Instant};
 
 use super::{Connect, Failure, Leave, Live, Options, Status, Unavailable, Why, clock::Clock};
 use crate::{
-    budget::{Action, Attempt, Budget, Outlook, Refusal},
+    action::{Action, Attempt, Outlook, Refusal},
+    budget::Budget,
     time::Timestamp,
     transition::{Reason, State, Transition},
 };
@@ -16,7 +17,7 @@ pub(super) type LeaveAnswer<C> = Result<Leave<C>, Unavailable>;
 
 /// The budget, who waits for what, and what is to be done about it.
 ///
-/// It is used under a lock and calls nothing foreign: answers go into an outbox and work into [`Orders`], for whoever
+/// It is used under a lock and calls nothing foreign but a session's `clone`: answers go into an outbox and work into [`Orders`], for whoever
 /// holds no lock.
 pub(super) struct Desk<C: Connect> {
     budget: Budget,
@@ -108,6 +109,15 @@ impl<C: Connect> Desk<C> {
         &mut self.budget
     }
 
+    /// The home session, if it is open and not the one that is not wanted.
+    pub(super) fn ready(&self, other_than: Option<u64>) -> Option<Live<C::Session>> {
+        let (generation, session) = self.home.as_ref()?;
+        (other_than != Some(*generation)).then(|| Live {
+            session: session.clone(),
+            generation: *generation,
+        })
+    }
+
     /// A call wants the home session.
     pub(super) fn ask_home(
         &mut self,
@@ -115,13 +125,11 @@ impl<C: Connect> Desk<C> {
         deadline: Option<Instant>,
         other_than: Option<u64>,
     ) -> Result<Served<Live<C::Session>, HomeAnswer<C>>, Unavailable> {
+        if let Some(live) = self.ready(other_than) {
+            return Ok(Served::Now(live));
+        }
         let deadline = deadline.map(|at| self.clock.at(at));
         match self.budget.outlook(now) {
-            Outlook::Open { generation } if other_than != Some(generation) => {
-                if let Some(live) = self.live() {
-                    return Ok(Served::Now(live));
-                }
-            }
             Outlook::Waiting(Some(at)) if deadline.is_some_and(|deadline| deadline < at) => {
                 return Err(self.unavailable_until(now, Why::Waiting, Some(at)));
             }
@@ -312,13 +320,6 @@ impl<C: Connect> Desk<C> {
         self.budget.standing().state == State::Stopped
     }
 
-    fn live(&self) -> Option<Live<C::Session>> {
-        self.home.as_ref().map(|(generation, session)| Live {
-            session: session.clone(),
-            generation: *generation,
-        })
-    }
-
     /// Takes up what the budget says is due. A home session that is wanted and may be opened at once is therefore
     /// never seen to wait; a loss is, for it is observed where it happens.
     fn act(&mut self, now: Timestamp) {
@@ -337,14 +338,14 @@ impl<C: Connect> Desk<C> {
     fn serve_callers(&mut self, now: Timestamp) {
         match self.budget.outlook(now) {
             Outlook::Open { generation } => {
-                let Some(live) = self.live() else { return };
                 let (served, kept): (Vec<_>, Vec<_>) = mem::take(&mut self.callers)
                     .into_iter()
                     .partition(|caller| caller.other_than != Some(generation));
                 self.callers = kept;
                 for caller in served {
-                    let answer = Ok(live.clone());
-                    self.outbox.push(Delivery::Home(caller.answer, answer));
+                    if let Some(live) = self.ready(None) {
+                        self.outbox.push(Delivery::Home(caller.answer, Ok(live)));
+                    }
                 }
             }
             Outlook::Waiting(Some(at)) => {

@@ -14,7 +14,7 @@ use tokio::{
 
 use super::{Connect, Failure, Observer, Options, Session, Shared, deadline_after, desk::Orders};
 use crate::{
-    budget::Attempt,
+    action::Attempt,
     loss::Cause,
     transition::{Reason, State, Transition},
 };

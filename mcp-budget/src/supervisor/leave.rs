@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use super::{Connect, Failure, Shared};
-use crate::budget::Attempt;
+use crate::action::Attempt;
 
 /// Leave for one scoped opening, given by [`Supervisor::leave`](super::Supervisor::leave). Dropped without a word it
 /// means that the opening was given up, which costs nothing.

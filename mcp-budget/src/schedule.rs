@@ -1,0 +1,106 @@
+//! When the next session may be opened.
+
+use std::time::Duration;
+
+use crate::{allowance::Allowance, jitter::Spread, policy::Policy, time::Timestamp};
+
+/// The times that hold openings up. Which of them holds whom is the budget's to say.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Schedule {
+    /// When the last attempt began that the floor is counted from.
+    last_start: Option<Timestamp>,
+    /// The end of the delay after a failure or an opening made while failures stand; it holds for everybody.
+    gate: Timestamp,
+    /// The server's own wish.
+    not_before: Timestamp,
+    /// The backoff of home attempts that nobody waits for.
+    backoff: Duration,
+    /// Since that was last cleared something failed that can never park.
+    endless: bool,
+    /// The end of that backoff.
+    unattended_at: Timestamp,
+    allowance: Allowance,
+}
+
+impl Schedule {
+    pub(crate) fn last_start(&self) -> Timestamp {
+        self.last_start.unwrap_or_default()
+    }
+
+    pub(crate) fn not_before(&self) -> Timestamp {
+        self.not_before
+    }
+
+    /// The earliest time but for the delay: the floor and the server's wish.
+    pub(crate) fn floor(&self, policy: &Policy) -> Timestamp {
+        self.last_start
+            .map_or(self.not_before, |start| start.plus(policy.floor))
+            .max(self.not_before)
+    }
+
+    /// The end of the delay that holds while failures stand.
+    pub(crate) fn gate(&self) -> Timestamp {
+        self.gate
+    }
+
+    /// The earliest time for a home attempt that nobody waits for, apart from what holds for everybody.
+    pub(crate) fn unattended(&self, policy: &Policy) -> Timestamp {
+        self.unattended_at.max(self.allowance.earliest(policy))
+    }
+
+    /// An attempt begins from which the floor is counted.
+    pub(crate) fn started(&mut self, now: Timestamp) {
+        self.last_start = Some(now);
+    }
+
+    /// It is one that nobody waits for.
+    pub(crate) fn unattended_started(&mut self, now: Timestamp, policy: &Policy) {
+        self.allowance.take(now, policy);
+    }
+
+    /// The server does not want to be tried for so long.
+    pub(crate) fn wish(&mut self, now: Timestamp, wait: Duration, policy: &Policy) {
+        let until = now.plus(wait.min(policy.not_before_max));
+        self.not_before = self.not_before.max(until);
+    }
+
+    /// The delay after so many failures in a row begins.
+    pub(crate) fn delay(&mut self, now: Timestamp, failures: u32, policy: &Policy, spread: Spread) {
+        self.gate = now.plus(policy.jittered(policy.delay(failures), spread));
+    }
+
+    /// The host wants no delay.
+    pub(crate) fn hurry(&mut self, now: Timestamp) {
+        self.gate = now;
+    }
+
+    /// A home session lived long.
+    pub(crate) fn stable(&mut self) {
+        self.backoff = Duration::ZERO;
+        self.endless = false;
+    }
+
+    /// The backoff that spares a server whom nobody waits for doubles and begins. It grows further where a failure
+    /// `can_park`s nothing, for then nothing else would end the series.
+    pub(crate) fn back_off(
+        &mut self,
+        now: Timestamp,
+        can_park: bool,
+        policy: &Policy,
+        spread: Spread,
+    ) {
+        self.endless |= !can_park;
+        let cap = if self.endless {
+            policy.backoff_max_proven
+        } else {
+            policy.backoff_max
+        };
+        self.backoff = policy.grown(self.backoff, cap);
+        self.unattended_at = now.plus(policy.jittered(self.backoff, spread));
+    }
+
+    /// No backoff is due.
+    pub(crate) fn at_once(&mut self, now: Timestamp) {
+        self.unattended_at = now;
+    }
+}

@@ -1,0 +1,713 @@
+//! The supervisor, in paused time.
+
+use std::{
+    collections::HashSet,
+    future::pending,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use mcp_budget::{
+    Attempt, Cause, Connect, Failure, Live, Options, Policy, Reason, Session, State, Supervisor,
+    Transition, Unavailable, Want, Why,
+};
+use tokio::{
+    sync::{Notify, watch},
+    time::{Instant, sleep},
+};
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// What becomes of an attempt.
+#[derive(Clone)]
+enum Fate {
+    Opens(Life),
+    Fails(Cause, &'static str),
+    OpensWhen(Arc<Notify>, Life),
+    Hangs,
+    Panics(&'static str),
+}
+
+/// What becomes of a session.
+#[derive(Clone, Copy)]
+enum Life {
+    Long,
+    Mute,
+    Dies(Duration),
+    Panics(&'static str),
+    CannotBeClosed,
+}
+
+/// A server and all that was seen of it.
+struct Server {
+    fate: Box<dyn Fn(usize) -> Fate + Send + Sync>,
+    seen: Mutex<Seen>,
+}
+
+#[derive(Default)]
+struct Seen {
+    attempts: Vec<(Instant, Attempt)>,
+    given_up: usize,
+    open: HashSet<u64>,
+    closed: Vec<u64>,
+    probed: Vec<u64>,
+}
+
+#[derive(Clone)]
+struct Connector(Arc<Server>);
+
+#[derive(Clone)]
+struct FakeSession {
+    server: Arc<Server>,
+    generation: u64,
+    life: Life,
+    dead: watch::Sender<bool>,
+}
+
+fn failure(cause: Cause, text: &'static str) -> Failure {
+    Failure::new(cause, text)
+}
+
+impl Connector {
+    fn new(fate: impl Fn(usize) -> Fate + Send + Sync + 'static) -> Self {
+        Self(Arc::new(Server {
+            fate: Box::new(fate),
+            seen: Mutex::default(),
+        }))
+    }
+
+    fn seen<R>(&self, look: impl FnOnce(&mut Seen) -> R) -> R {
+        look(&mut self.0.seen.lock().unwrap())
+    }
+
+    fn attempts(&self) -> usize {
+        self.seen(|seen| seen.attempts.len())
+    }
+
+    /// Waits until there were so many attempts.
+    async fn attempted(&self, attempts: usize) {
+        while self.attempts() < attempts {
+            sleep(SECOND / 100).await;
+        }
+    }
+}
+
+struct GivenUp(Option<Connector>);
+
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        if let Some(connector) = self.0.take() {
+            connector.seen(|seen| seen.given_up += 1);
+        }
+    }
+}
+
+impl Connect for Connector {
+    type Session = FakeSession;
+
+    async fn connect(&self, attempt: Attempt) -> Result<FakeSession, Failure> {
+        let nth = self.seen(|seen| {
+            seen.attempts.push((Instant::now(), attempt));
+            seen.attempts.len()
+        });
+        let mut given_up = GivenUp(Some(self.clone()));
+        let result = match (self.0.fate)(nth) {
+            Fate::Opens(life) => Ok(life),
+            Fate::OpensWhen(released, life) => {
+                released.notified().await;
+                Ok(life)
+            }
+            Fate::Fails(cause, text) => Err(failure(cause, text)),
+            Fate::Hangs => pending().await,
+            Fate::Panics(text) => panic!("{text}"),
+        };
+        given_up.0 = None;
+        let life = result?;
+        self.seen(|seen| seen.open.insert(attempt.generation));
+        Ok(FakeSession {
+            server: Arc::clone(&self.0),
+            generation: attempt.generation,
+            life,
+            dead: watch::Sender::new(false),
+        })
+    }
+}
+
+impl FakeSession {
+    fn kill(&self) {
+        self.dead.send_replace(true);
+    }
+}
+
+impl Session for FakeSession {
+    async fn ended(&self) -> Failure {
+        match self.life {
+            Life::Dies(after) => sleep(after).await,
+            Life::Panics(text) => panic!("{text}"),
+            Life::Long | Life::Mute | Life::CannotBeClosed => {
+                let _ = self.dead.subscribe().wait_for(|dead| *dead).await;
+            }
+        }
+        failure(Cause::Transient, "the pipe broke")
+    }
+
+    async fn probe(&self) -> Result<(), Failure> {
+        self.server
+            .seen
+            .lock()
+            .unwrap()
+            .probed
+            .push(self.generation);
+        match self.life {
+            Life::Mute => pending().await,
+            _ => Ok(()),
+        }
+    }
+
+    async fn close(&self) {
+        if let Life::CannotBeClosed = self.life {
+            pending().await
+        }
+        let mut seen = self.server.seen.lock().unwrap();
+        seen.open.remove(&self.generation);
+        seen.closed.push(self.generation);
+    }
+}
+
+fn supervise(
+    fate: impl Fn(usize) -> Fate + Send + Sync + 'static,
+) -> (Supervisor<Connector>, Connector, Steps) {
+    supervise_by(Policy::default(), fate)
+}
+
+type Steps = Arc<Mutex<Vec<Transition>>>;
+
+fn supervise_by(
+    policy: Policy,
+    fate: impl Fn(usize) -> Fate + Send + Sync + 'static,
+) -> (Supervisor<Connector>, Connector, Steps) {
+    let connector = Connector::new(fate);
+    let steps = Steps::default();
+    let seen = Arc::clone(&steps);
+    let options = Options {
+        policy,
+        seed: 1,
+        observer: Some(Box::new(move |step| seen.lock().unwrap().push(*step))),
+        ..Options::default()
+    };
+    (
+        Supervisor::spawn(connector.clone(), options),
+        connector,
+        steps,
+    )
+}
+
+async fn home(supervisor: &Supervisor<Connector>) -> Result<Live<FakeSession>, Unavailable> {
+    supervisor.session(Want::default()).await
+}
+
+fn after(time: Duration) -> Option<Instant> {
+    Some(Instant::now() + time)
+}
+
+/// Lets everything run that can run now.
+async fn settle() {
+    sleep(SECOND / 1000).await;
+}
+
+// The seed.
+
+#[tokio::test(start_paused = true)]
+async fn a_flapping_server_is_parked_within_its_budget_and_woken() {
+    let (supervisor, connector, steps) = supervise(|nth| match nth {
+        ..=6 => Fate::Opens(Life::Dies(Duration::ZERO)),
+        _ => Fate::Opens(Life::Long),
+    });
+    supervisor.start();
+    sleep(MINUTE * 2).await;
+    let status = supervisor.status();
+    assert_eq!(
+        (status.state, status.reason),
+        (State::Parked, Reason::Spent)
+    );
+    assert_eq!(connector.attempts(), 1 + 5);
+
+    let refused = home(&supervisor).await.unwrap_err();
+    assert_eq!(refused.why, Why::Parked);
+    let text = refused.to_string();
+    assert!(text.contains("budget is spent") && text.contains("next try in"));
+    assert!(text.contains("the pipe broke"), "{text}");
+
+    supervisor.wake();
+    let live = home(&supervisor).await.expect("it was woken");
+    assert_eq!(supervisor.status().state, State::Unproven);
+    supervisor.proven(live.generation);
+    assert_eq!(
+        (supervisor.status().state, supervisor.status().charges),
+        (State::Proven, 0)
+    );
+    settle().await;
+    let states: Vec<_> = steps.lock().unwrap().iter().map(|s| s.state).collect();
+    let flap = [State::Connecting, State::Unproven, State::Waiting];
+    let mut expected = flap.repeat(6);
+    expected[17] = State::Parked;
+    expected.extend([
+        State::Waiting,
+        State::Connecting,
+        State::Unproven,
+        State::Proven,
+    ]);
+    // It was so long ago that the floor did not hold the wake up.
+    expected.remove(18);
+    assert_eq!(states, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_proven_before_each_drop_reconnects_for_ever() {
+    let (supervisor, connector, _) = supervise(|_| Fate::Opens(Life::Long));
+    for drop in 1..=50 {
+        let live = home(&supervisor).await.unwrap();
+        supervisor.proven(live.generation);
+        live.session.kill();
+        settle().await;
+        assert_ne!(supervisor.status().state, State::Parked);
+        assert_eq!(connector.attempts(), drop);
+    }
+    // And also when nobody waits.
+    let (supervisor, connector, _) = supervise(|_| Fate::Opens(Life::Dies(MINUTE * 4)));
+    supervisor.start();
+    sleep(MINUTE * 60 * 24).await;
+    assert_ne!(supervisor.status().state, State::Parked);
+    assert!(connector.attempts() > 100, "{}", connector.attempts());
+    assert!(connector.seen(|seen| seen.probed.len()) > 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fatal_failure_stops_the_binding_and_is_handed_up() {
+    let (supervisor, connector, _) = supervise(|_| Fate::Opens(Life::Long));
+    let live = home(&supervisor).await.unwrap();
+    let both = failure(Cause::Transient, "the pipe broke").and(failure(Cause::Fatal, "cancelled"));
+    supervisor.lost(live.generation, both);
+    let refused = home(&supervisor).await.unwrap_err();
+    assert_eq!(refused.why, Why::Stopped);
+    assert!(refused.to_string().contains("cancelled"));
+    supervisor.wake();
+    sleep(MINUTE * 60).await;
+    assert_eq!(connector.attempts(), 1);
+    assert_eq!(connector.seen(|seen| seen.closed.clone()), [1]);
+}
+
+// Home and scopes together.
+
+#[tokio::test(start_paused = true)]
+async fn a_flapping_server_is_not_stormed_by_its_scopes() {
+    let (supervisor, connector, _) = supervise(|_| Fate::Opens(Life::Dies(SECOND / 10)));
+    let scoped = Arc::new(Mutex::new(0));
+    supervisor.start();
+    let scopes: Vec<_> = (0..20)
+        .map(|_| {
+            let (supervisor, scoped) = (supervisor.clone(), Arc::clone(&scoped));
+            tokio::spawn(async move {
+                loop {
+                    match supervisor.leave(None).await {
+                        Ok(leave) => {
+                            *scoped.lock().unwrap() += 1;
+                            let session = leave.opened();
+                            sleep(SECOND / 10).await;
+                            session.lost(failure(Cause::Transient, "the pipe broke"));
+                        }
+                        Err(unavailable) => return unavailable.why,
+                    }
+                }
+            })
+        })
+        .collect();
+    for scope in scopes {
+        assert_eq!(scope.await.unwrap(), Why::Parked);
+    }
+    let opened = *scoped.lock().unwrap() + connector.attempts();
+    assert!(opened > 1 && opened <= 1 + 4 + 5, "{opened} openings");
+}
+
+#[tokio::test(start_paused = true)]
+async fn leaves_are_given_in_the_order_they_were_asked_for() {
+    let (supervisor, _, _) = supervise(|_| Fate::Hangs);
+    let held: Vec<_> = [(); 4]
+        .map(|()| supervisor.leave(None))
+        .into_iter()
+        .collect();
+    let mut leaves = Vec::new();
+    for leave in held {
+        leaves.push(leave.await.unwrap());
+    }
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut waiting = Vec::new();
+    for n in 0..4 {
+        let (supervisor, order) = (supervisor.clone(), Arc::clone(&order));
+        waiting.push(tokio::spawn(async move {
+            let leave = supervisor.leave(None).await.unwrap();
+            order.lock().unwrap().push(n);
+            drop(leave);
+        }));
+        settle().await;
+    }
+    sleep(MINUTE).await;
+    assert!(order.lock().unwrap().is_empty());
+    // One in the middle stops waiting, and the first leave is given up.
+    waiting.remove(1).abort();
+    drop(leaves.remove(0));
+    for task in waiting {
+        task.await.unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), [0, 2, 3]);
+    let generations: Vec<_> = leaves.iter().map(|leave| leave.generation()).collect();
+    assert_eq!(generations, [2, 3, 4]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leave_that_cannot_be_had_in_time_is_refused_at_once() {
+    let (supervisor, _, _) = supervise(|_| Fate::Hangs);
+    let leave = supervisor.leave(None).await.unwrap();
+    leave.failed(failure(Cause::Transient, "connection refused"));
+    let before = Instant::now();
+    let refused = supervisor.leave(after(SECOND / 2)).await.unwrap_err();
+    assert_eq!(
+        (refused.why, before.elapsed()),
+        (Why::Waiting, Duration::ZERO)
+    );
+    assert!(refused.next_try.unwrap() > SECOND / 2);
+    assert!(refused.to_string().contains("connection refused"));
+    drop(supervisor.leave(after(SECOND * 2)).await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scoped_session_is_told_of_by_its_first_word() {
+    let (supervisor, _, _) = supervise(|_| Fate::Hangs);
+    let session = supervisor.leave(None).await.unwrap().opened();
+    assert_eq!(supervisor.status().scoped, 1);
+    session.lost(failure(Cause::Transient, "the pipe broke"));
+    session.lost(failure(Cause::Fatal, "closed"));
+    session.proven();
+    drop(session);
+    let status = supervisor.status();
+    assert_eq!((status.charges, status.scoped), (1, 0));
+    assert_eq!(status.state, State::Waiting);
+    let session = supervisor.leave(None).await.unwrap().opened();
+    session.proven();
+    session.proven();
+    assert_eq!(supervisor.status().charges, 0);
+    drop(session);
+    assert_eq!(
+        (supervisor.status().charges, supervisor.status().scoped),
+        (0, 0)
+    );
+}
+
+// Callers.
+
+#[tokio::test(start_paused = true)]
+async fn each_failed_attempts_error_reaches_all_who_wait_at_once() {
+    let (supervisor, connector, _) = supervise(|nth| match nth {
+        1 => Fate::Fails(Cause::Transient, "connection refused"),
+        2 => Fate::Fails(Cause::Transient, "no route to host"),
+        _ => Fate::Opens(Life::Long),
+    });
+    for text in ["connection refused", "no route to host"] {
+        let before = connector.attempts();
+        let waiting: Vec<_> = (0..10)
+            .map(|_| {
+                let supervisor = supervisor.clone();
+                tokio::spawn(async move { home(&supervisor).await })
+            })
+            .collect();
+        for waiter in waiting {
+            let failed = waiter.await.unwrap().unwrap_err();
+            assert_eq!(failed.why, Why::Failed);
+            assert!(failed.to_string().contains(text), "{failed}");
+            let at = connector.seen(|seen| seen.attempts.last().unwrap().0);
+            assert!(at.elapsed() < SECOND / 10);
+        }
+        assert_eq!(connector.attempts(), before + 1);
+    }
+    home(&supervisor).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn callers_who_want_another_session_share_one_recovery() {
+    let (supervisor, connector, _) = supervise(|_| Fate::Opens(Life::Long));
+    let live = home(&supervisor).await.unwrap();
+    supervisor.proven(live.generation);
+    sleep(MINUTE).await;
+    let before = Instant::now();
+    let recovering: Vec<_> = (0..50)
+        .map(|_| {
+            let supervisor = supervisor.clone();
+            let old = live.generation;
+            tokio::spawn(async move {
+                supervisor.lost(old, failure(Cause::Routine, "session expired"));
+                let want = Want {
+                    other_than: Some(old),
+                    deadline: after(SECOND),
+                };
+                supervisor.session(want).await.unwrap().generation
+            })
+        })
+        .collect();
+    for caller in recovering {
+        assert_eq!(caller.await.unwrap(), live.generation + 1);
+    }
+    assert_eq!(before.elapsed(), Duration::ZERO, "replaced at once");
+    assert_eq!(connector.attempts(), 2);
+    assert_eq!(
+        connector.seen(|seen| seen.closed.clone()),
+        [live.generation]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_loss_of_an_old_generation_changes_nothing() {
+    let (supervisor, connector, _) = supervise(|_| Fate::Opens(Life::Long));
+    let old = home(&supervisor).await.unwrap();
+    supervisor.lost(old.generation, failure(Cause::Transient, "the pipe broke"));
+    let new = home(&supervisor).await.unwrap();
+    settle().await;
+    let before = supervisor.status();
+    supervisor.lost(old.generation, failure(Cause::Fatal, "too late"));
+    supervisor.proven(old.generation);
+    old.session.kill();
+    settle().await;
+    assert_eq!(supervisor.status(), before);
+    assert_eq!(home(&supervisor).await.unwrap().generation, new.generation);
+    assert_eq!(connector.seen(|seen| seen.closed.clone()), [old.generation]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_deadline_lies_before_the_next_try_fails_at_once() {
+    let (supervisor, connector, _) = supervise(|_| Fate::Fails(Cause::Transient, "refused"));
+    home(&supervisor).await.unwrap_err();
+    home(&supervisor).await.unwrap_err();
+    let before = Instant::now();
+    let want = Want {
+        deadline: after(SECOND),
+        ..Want::default()
+    };
+    let refused = supervisor.session(want).await.unwrap_err();
+    assert_eq!(
+        (refused.why, before.elapsed()),
+        (Why::Waiting, Duration::ZERO)
+    );
+    let next = refused.next_try.unwrap();
+    assert!(next > SECOND && next <= SECOND * 24 / 10, "{next:?}");
+    assert_eq!(connector.attempts(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_is_told_when_the_next_try_moves_beyond_its_deadline() {
+    let (supervisor, _, _) = supervise(|_| Fate::Opens(Life::Long));
+    let live = home(&supervisor).await.unwrap();
+    let waiting = tokio::spawn({
+        let supervisor = supervisor.clone();
+        let want = Want {
+            deadline: after(MINUTE),
+            other_than: Some(live.generation),
+        };
+        async move { supervisor.session(want).await }
+    });
+    settle().await;
+    let loss = mcp_budget::Loss::new(Cause::Transient).not_before(MINUTE * 5);
+    supervisor.lost(live.generation, Failure::new(loss, "503"));
+    let refused = waiting.await.unwrap().unwrap_err();
+    assert_eq!(refused.why, Why::Waiting);
+    assert_eq!(refused.next_try, Some(MINUTE * 5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_waits_no_longer_than_its_deadline_for_an_attempt_that_hangs() {
+    let (supervisor, connector, _) = supervise(|_| Fate::Hangs);
+    let want = Want {
+        deadline: after(MINUTE),
+        ..Want::default()
+    };
+    let before = Instant::now();
+    let refused = supervisor.session(want).await.unwrap_err();
+    assert_eq!((refused.why, before.elapsed()), (Why::Deadline, MINUTE));
+    assert_eq!(
+        connector.seen(|seen| seen.given_up),
+        0,
+        "the attempt goes on"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_routine_end_is_mended_by_the_next_call_and_not_before() {
+    let (supervisor, connector, _) = supervise(|_| Fate::Opens(Life::Long));
+    let live = home(&supervisor).await.unwrap();
+    supervisor.proven(live.generation);
+    sleep(MINUTE).await;
+    supervisor.lost(live.generation, failure(Cause::Routine, "session expired"));
+    sleep(MINUTE * 60).await;
+    assert_eq!(supervisor.status().state, State::Idle);
+    assert_eq!(connector.attempts(), 1);
+    home(&supervisor).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_answers_no_probe_is_lost() {
+    let (supervisor, connector, _) = supervise(|nth| match nth {
+        1 => Fate::Opens(Life::Mute),
+        _ => Fate::Opens(Life::Long),
+    });
+    supervisor.start();
+    sleep(MINUTE * 3 + SECOND * 19).await;
+    assert_eq!(supervisor.status().state, State::Unproven);
+    sleep(SECOND * 3).await;
+    let status = supervisor.status();
+    assert_eq!((status.generation, status.charges), (2, 1));
+    assert!(status.error.unwrap().contains("did not answer a probe"));
+    assert_eq!(connector.seen(|seen| seen.closed.clone()), [1]);
+    sleep(MINUTE * 3).await;
+    assert_eq!(supervisor.status().state, State::Proven);
+}
+
+// Panics.
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_a_connector_stops_only_its_binding_with_its_message() {
+    let (broken, connector, _) = supervise(|_| Fate::Panics("index out of bounds"));
+    let (other, _, _) = supervise(|_| Fate::Opens(Life::Long));
+    let refused = home(&broken).await.unwrap_err();
+    assert_eq!(refused.why, Why::Stopped);
+    assert!(refused.to_string().contains("panic: index out of bounds"));
+    let status = broken.status();
+    assert_eq!(
+        (status.state, status.reason),
+        (State::Stopped, Reason::Fatal)
+    );
+    broken.wake();
+    sleep(MINUTE * 60).await;
+    assert_eq!(connector.attempts(), 1);
+    home(&other).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_a_session_stops_its_binding_and_closes_the_session() {
+    let (supervisor, connector, _) = supervise(|_| Fate::Opens(Life::Panics("bad frame")));
+    supervisor.start();
+    settle().await;
+    assert_eq!(supervisor.status().state, State::Stopped);
+    assert_eq!(supervisor.status().error.unwrap(), "panic: bad frame");
+    assert_eq!(connector.seen(|seen| seen.closed.clone()), [1]);
+    assert_eq!(home(&supervisor).await.unwrap_err().why, Why::Stopped);
+    let refused = supervisor.leave(None).await.unwrap_err();
+    assert_eq!(refused.why, Why::Stopped);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_an_observer_changes_nothing() {
+    let connector = Connector::new(|_| Fate::Opens(Life::Long));
+    let options = Options {
+        observer: Some(Box::new(|_| panic!("not my day"))),
+        ..Options::default()
+    };
+    let supervisor = Supervisor::spawn(connector, options);
+    let live = home(&supervisor).await.unwrap();
+    supervisor.proven(live.generation);
+    settle().await;
+    assert_eq!(supervisor.status().state, State::Proven);
+}
+
+// The end.
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_is_bounded_and_tells_every_waiter_though_the_connector_never_returns() {
+    let (supervisor, connector, _) = supervise(|_| Fate::Hangs);
+    let waiting: Vec<_> = (0..10)
+        .map(|_| {
+            let supervisor = supervisor.clone();
+            tokio::spawn(async move { home(&supervisor).await })
+        })
+        .collect();
+    connector.attempted(1).await;
+    let before = Instant::now();
+    supervisor.shutdown(SECOND * 5).await;
+    assert!(before.elapsed() <= SECOND * 5);
+    for waiter in waiting {
+        assert_eq!(waiter.await.unwrap().unwrap_err().why, Why::Stopped);
+    }
+    assert_eq!(connector.seen(|seen| seen.given_up), 1);
+    assert_eq!(supervisor.status().reason, Reason::Shutdown);
+    let before = Instant::now();
+    supervisor.shutdown(SECOND * 5).await;
+    assert_eq!(
+        before.elapsed(),
+        Duration::ZERO,
+        "again, nothing is left to do"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn shutdown_is_bounded_though_the_session_cannot_be_closed() {
+    let (supervisor, connector, _) = supervise(|_| Fate::Opens(Life::CannotBeClosed));
+    home(&supervisor).await.unwrap();
+    let before = Instant::now();
+    supervisor.shutdown(SECOND).await;
+    assert_eq!(before.elapsed(), SECOND);
+    assert_eq!(connector.seen(|seen| seen.open.len()), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_opens_while_it_shuts_down_is_closed_and_never_handed_out() {
+    let released = Arc::new(Notify::new());
+    let release = Arc::clone(&released);
+    let (supervisor, connector, _) =
+        supervise(move |_| Fate::OpensWhen(Arc::clone(&released), Life::Long));
+    let waiting = tokio::spawn({
+        let supervisor = supervisor.clone();
+        async move { home(&supervisor).await }
+    });
+    connector.attempted(1).await;
+    // Both in one breath: the attempt comes through and the binding is shut down.
+    release.notify_one();
+    supervisor.shutdown(SECOND).await;
+    assert_eq!(waiting.await.unwrap().unwrap_err().why, Why::Stopped);
+    sleep(MINUTE).await;
+    let (open, closed, given_up) =
+        connector.seen(|seen| (seen.open.len(), seen.closed.len(), seen.given_up));
+    assert_eq!((open, closed, given_up), (0, 1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_handle_to_go_shuts_the_binding_down() {
+    let (supervisor, connector, _) = supervise(|_| Fate::Opens(Life::Long));
+    home(&supervisor).await.unwrap();
+    let other = supervisor.clone();
+    drop(supervisor);
+    settle().await;
+    assert_eq!(other.status().state, State::Unproven);
+    drop(other);
+    settle().await;
+    assert_eq!(connector.seen(|seen| seen.closed.clone()), [1]);
+}
+
+#[test]
+fn the_end_of_the_runtime_leaves_nobody_waiting() {
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap()
+    };
+    let first = runtime();
+    let supervisor = first.block_on(async {
+        let (supervisor, connector, _) = supervise(|_| Fate::Hangs);
+        supervisor.start();
+        connector.attempted(1).await;
+        supervisor
+    });
+    drop(first);
+    runtime().block_on(async {
+        assert_eq!(home(&supervisor).await.unwrap_err().why, Why::Stopped);
+        supervisor.shutdown(MINUTE).await;
+    });
+}
