@@ -556,7 +556,12 @@ impl Budget {
         match &mut self.park {
             Some(park) if park.why == why => park.probe_failed(now, &self.policy, spread),
             park => {
-                *park = Some(Park::new(now, why, &self.policy, self.ever_proven, spread));
+                let mut new = Park::new(now, why, &self.policy, self.ever_proven, spread);
+                // A wake that had no attempt yet has it still.
+                if std::mem::take(&mut self.woken) {
+                    new.wake(now);
+                }
+                *park = Some(new);
             }
         }
     }

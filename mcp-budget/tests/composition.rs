@@ -361,3 +361,23 @@ fn a_scope_may_give_the_proof_of_a_revival() {
     assert_eq!(bench.standing().charges, 0);
     bench.scoped().unwrap();
 }
+
+#[test]
+fn a_wake_is_not_lost_when_a_scope_spends_the_budget_before_its_attempt() {
+    let mut bench = Bench::held(Policy {
+        max_retries: 1,
+        ..exact()
+    });
+    let home = bench.open();
+    bench.lose(home, Cause::Transient);
+    bench.pass(SECOND);
+    let scoped = bench.scoped().unwrap();
+    bench.budget.wake(bench.now);
+    bench.lose(scoped, Cause::Transient);
+    assert_eq!(bench.state(), State::Waiting);
+    assert_eq!(bench.flap(), SECOND);
+    assert_eq!(
+        (bench.state(), bench.reason()),
+        (State::Parked, Reason::Spent)
+    );
+}

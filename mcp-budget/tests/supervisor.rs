@@ -366,6 +366,14 @@ async fn leaves_are_given_in_the_order_they_were_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_scope_that_waits_goes_before_a_home_session_that_nobody_waits_for() {
+    let (supervisor, connector, _) = supervise(|_| Fate::Fails(Cause::Transient, "refused"));
+    home(&supervisor).await.unwrap_err();
+    drop(supervisor.leave(None).await.unwrap());
+    assert_eq!(connector.attempts(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_leave_that_cannot_be_had_in_time_is_refused_at_once() {
     let (supervisor, _, _) = supervise(|_| Fate::Hangs);
     let leave = supervisor.leave(None).await.unwrap();
@@ -710,4 +718,56 @@ fn the_end_of_the_runtime_leaves_nobody_waiting() {
         assert_eq!(home(&supervisor).await.unwrap_err().why, Why::Stopped);
         supervisor.shutdown(MINUTE).await;
     });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn whatever_is_opened_while_many_threads_pull_at_it_is_closed_in_the_end() {
+    let policy = Policy {
+        max_retries: u32::MAX,
+        backoff: Duration::ZERO,
+        floor: Duration::ZERO,
+        ..Policy::default()
+    };
+    let (supervisor, connector, _) = supervise_by(policy, |nth| match nth % 5 {
+        0 => Fate::Fails(Cause::Transient, "refused"),
+        1 => Fate::Opens(Life::Dies(Duration::ZERO)),
+        _ => Fate::Opens(Life::Long),
+    });
+    let pulling: Vec<_> = (0..16)
+        .map(|task| {
+            let supervisor = supervisor.clone();
+            tokio::spawn(async move {
+                for turn in 0..200 {
+                    if let Ok(live) = home(&supervisor).await {
+                        match (task + turn) % 4 {
+                            0 => supervisor.proven(live.generation),
+                            1 => supervisor
+                                .lost(live.generation, failure(Cause::Transient, "timeout")),
+                            2 => live.session.kill(),
+                            _ => supervisor.wake(),
+                        }
+                    }
+                    if let Ok(leave) = supervisor.leave(None).await {
+                        match (task + turn) % 3 {
+                            0 => drop(leave),
+                            1 => leave.failed(failure(Cause::Transient, "refused")),
+                            _ => leave.opened().proven(),
+                        }
+                    }
+                    tokio::task::yield_now().await;
+                }
+            })
+        })
+        .collect();
+    for task in pulling {
+        task.await.unwrap();
+    }
+    assert!(connector.attempts() > 100);
+    supervisor.shutdown(MINUTE).await;
+    let (attempts, open, closed) =
+        connector.seen(|seen| (seen.attempts.len(), seen.open.len(), seen.closed.len()));
+    assert_eq!(open, 0);
+    assert!(closed > 0 && closed <= attempts);
+    let status = supervisor.status();
+    assert_eq!((status.state, status.scoped), (State::Stopped, 0));
 }

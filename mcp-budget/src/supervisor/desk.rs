@@ -284,6 +284,10 @@ impl<C: Connect> Desk<C> {
         self.callers.retain(|caller| !caller.answer.is_closed());
         self.openers.retain(|opener| !opener.answer.is_closed());
         self.budget.attend(now, !self.callers.is_empty());
+        if self.callers.is_empty() {
+            // Who is waited for goes before a home session that nobody waits for.
+            self.serve_openers(now);
+        }
         self.act(now);
         self.observe();
         self.serve_callers(now);

@@ -85,7 +85,9 @@ impl Scoped {
         self.generation
     }
 
-    /// The session answered a request of the host's, also with an error. Every answer may be told; the first counts.
+    /// The session answered a request of the host's, also with an error; or it lived
+    /// [`Policy::healthy_after`](crate::Policy::healthy_after) and answered a probe, which its owner makes. Every
+    /// answer may be told; the first counts.
     pub fn proven(&self) {
         if let Some(ledger) = &self.ledger {
             ledger.proven(self.generation);

@@ -127,6 +127,42 @@ pub struct Status {
 ///
 /// Clones are the same supervisor. When the last is dropped the binding is shut down in the background, as by
 /// [`shutdown`](Self::shutdown) with the close limit.
+///
+/// ```
+/// use std::time::Duration;
+/// use mcp_budget::{Attempt, Connect, Failure, Options, Session, Supervisor, Want};
+///
+/// struct Server;
+/// #[derive(Clone)]
+/// struct Connection;
+///
+/// impl Connect for Server {
+///     type Session = Connection;
+///     async fn connect(&self, _: Attempt) -> Result<Connection, Failure> {
+///         Ok(Connection) // or Err(Failure::new(Cause::Transient, error))
+///     }
+/// }
+///
+/// impl Session for Connection {
+///     async fn ended(&self) -> Failure {
+///         std::future::pending().await // until the connection breaks
+///     }
+///     async fn probe(&self) -> Result<(), Failure> {
+///         Ok(()) // a ping
+///     }
+///     async fn close(&self) {}
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let supervisor = Supervisor::spawn(Server, Options::default());
+/// let live = supervisor.session(Want::default()).await?; // connects
+/// // … a call on `live.session` was answered:
+/// supervisor.proven(live.generation);
+/// supervisor.shutdown(Duration::from_secs(4)).await;
+/// # Ok(())
+/// # }
+/// ```
 pub struct Supervisor<C: Connect> {
     shared: Arc<Shared<C>>,
     _last: Arc<Handle<C>>,
