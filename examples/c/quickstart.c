@@ -22,8 +22,6 @@
 
 static mcpconn_client *client;
 
-/* ---- small things ---- */
-
 static void die(const char *what, mcpconn_error *error)
 {
     mcpconn_str why = mcpconn_error_message(error);
@@ -153,8 +151,6 @@ static int processes(const char *log, int *alive)
     return started;
 }
 
-/* ---- the steps ---- */
-
 static void show_tools_and_a_call(void)
 {
     mcpconn_error *error = NULL;
@@ -257,14 +253,22 @@ static void park_a_flapping_server(const char *log)
         mcpconn_scope_free(scopes[i]);
 }
 
-static void fill_the_pool(void)
+static void fill_the_pool(const char *servers)
 {
+    mcpconn_client *whole = client;
+    mcpconn_client_options options = MCPCONN_CLIENT_OPTIONS_INIT;
+    mcpconn_error *error = NULL;
     mcpconn_scope *first = new_scope("first"), *second = new_scope("second"), *third = new_scope("third");
     uint64_t calls[2];
     mcpconn_event *event;
     mcpconn_str text;
 
     heading("A full pool: two sessions are allowed, both have a call in flight, and a third scope comes");
+    options.max_sessions = 2;
+    if (mcpconn_client_new(&options, &client, &error))
+        die("new", error);
+    if (mcpconn_client_configure(client, MCPCONN_DEPLOYMENT, mcpconn_cstr(servers), NULL, &error))
+        die("configure", error);
     calls[0] = call_tool(first, "demo", "sleep", "{\"ms\": 1000}", 1);
     mcpconn_event_free(await(calls[0], MCPCONN_EVENT_PROGRESS));
     calls[1] = call_tool(second, "demo", "sleep", "{\"ms\": 1000}", 1);
@@ -284,6 +288,8 @@ static void fill_the_pool(void)
     mcpconn_scope_free(first);
     mcpconn_scope_free(second);
     mcpconn_scope_free(third);
+    mcpconn_client_free(client);
+    client = whole;
 }
 
 static void close_and_look(const char *demo_log, const char *flappy_log)
@@ -322,7 +328,6 @@ int main(int argc, char **argv)
 {
     char demo_log[] = "/tmp/mcpconn-demo-XXXXXX", flappy_log[] = "/tmp/mcpconn-flappy-XXXXXX";
     char policy[256], servers[8192];
-    mcpconn_client_options options = MCPCONN_CLIENT_OPTIONS_INIT;
     mcpconn_error *error = NULL;
 
     if (argc != 2) {
@@ -342,8 +347,7 @@ int main(int argc, char **argv)
              "\"flappy\": {\"command\": \"%s\", \"args\": [\"--flap\", \"--log\", \"%s\"], \"mcpconn\": %s}}}",
              argv[1], demo_log, policy, argv[1], flappy_log, policy);
 
-    options.max_sessions = 2;
-    if (mcpconn_client_new(&options, &client, &error))
+    if (mcpconn_client_new(NULL, &client, &error))
         die("new", error);
     if (mcpconn_client_configure(client, MCPCONN_DEPLOYMENT, mcpconn_cstr(servers), NULL, &error))
         die("configure", error);
@@ -352,7 +356,7 @@ int main(int argc, char **argv)
     kill_between_calls();
     kill_during_a_call();
     park_a_flapping_server(flappy_log);
-    fill_the_pool();
+    fill_the_pool(servers);
     close_and_look(demo_log, flappy_log);
     unlink(demo_log);
     unlink(flappy_log);

@@ -129,10 +129,8 @@ mod tests {
             // Rust's test runner ignores SIGPIPE, so that only the pending set can show what happened.
             let mut ends = [0; 2];
             // SAFETY: the array has room for two descriptors.
-            assert_eq!(
-                unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) },
-                0
-            );
+            let made = unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) };
+            assert_eq!(made, 0);
             let guard = SigpipeOff::new();
             // SAFETY: our own descriptors, closed once each.
             unsafe {

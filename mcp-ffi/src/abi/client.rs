@@ -207,8 +207,8 @@ pub unsafe extern "C" fn mcpconn_client_configure(
 /// the client's and is closed with it. A host that is told of edges only takes events until MCPCONN_EMPTY. -1 for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_client_fd(client: *const mcpconn_client) -> c_int {
-    // SAFETY: NULL or a live client, by the contract of the header.
     fail::or(-1, || {
+        // SAFETY: NULL or a live client, by the contract of the header.
         unsafe { client.as_ref() }.map_or(-1, |handle| handle.client.fd())
     })
 }
@@ -364,7 +364,9 @@ unsafe fn free(client: *mut mcpconn_client) {
         // SAFETY: every handle comes from Box::into_raw.
         let handle = unsafe { Box::from_raw(client) };
         if handle.process != std::process::id() {
-            handle.client.forget();
+            // A fork takes none of our threads along: whoever held a lock then holds it here for ever, and the
+            // sessions are the parent's. The memory goes with the child.
+            std::mem::forget(handle);
         }
     });
 }

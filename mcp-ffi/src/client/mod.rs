@@ -336,12 +336,6 @@ impl Client {
         let limit = limit.unwrap_or(self.shared.options.close_timeout);
         Shared::close(&self.shared, limit);
     }
-
-    /// Leaves everything as it is: in a forked child nothing of it is ours.
-    #[cfg(feature = "capi")]
-    pub(crate) fn forget(self) {
-        std::mem::forget(self);
-    }
 }
 
 impl Drop for Client {

@@ -98,12 +98,6 @@ impl Driver {
             runtime.shutdown_background();
         }
     }
-
-    /// Leaves thread and runtime alone: in a forked child neither is ours to end.
-    pub(super) fn forget(mut self) {
-        std::mem::forget(self.background.take());
-        std::mem::forget(self.runtime.take());
-    }
 }
 
 impl Drop for Driver {
