@@ -17,7 +17,7 @@ int main(int argc, char **argv)
     mcpconn_error *error = NULL;
     uint64_t call = 0;
     char servers[4096];
-    int done = 0;
+    int done = 0, result = 1;
 
     snprintf(servers, sizeof servers, "{\"mcpServers\": {\"demo\": {\"command\": \"%s\"}}}", argc > 1 ? argv[1] : "");
     if (mcpconn_client_new(NULL, &client, &error))
@@ -33,11 +33,12 @@ int main(int argc, char **argv)
             mcpconn_str text = mcpconn_event_text(event);
             if (mcpconn_event_id(event) == call) {
                 printf("%.*s\n", MCPCONN_PRINTF(text));
+                result = mcpconn_event_kind(event) != MCPCONN_EVENT_RESULT;
                 done = 1;
             }
             mcpconn_event_free(event);
         }
     }
     mcpconn_client_free(client);
-    return 0;
+    return result;
 }

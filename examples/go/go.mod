@@ -1,0 +1,3 @@
+module mcpconn/examples/go
+
+go 1.21
