@@ -1,5 +1,7 @@
 //! The client: servers by name, a supervisor for each, a pool over them, and one queue of events.
 
+#![forbid(unsafe_code)]
+
 mod call;
 mod calls;
 mod catalogue;
