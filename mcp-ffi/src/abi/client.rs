@@ -39,20 +39,32 @@ pub struct mcpconn_client {
     poisoned: AtomicBool,
 }
 
+/// A handle that a function uses. If the function panics, nothing is known of what it left behind: the handle is
+/// poisoned then.
+pub(crate) struct InUse<'a>(&'a mcpconn_client);
+
+impl Drop for InUse<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.poisoned.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+impl std::ops::Deref for InUse<'_> {
+    type Target = Client;
+
+    fn deref(&self) -> &Client {
+        &self.0.client
+    }
+}
+
 /// The client behind a handle, if it can be used here.
 ///
 /// # Safety
 ///
 /// `client` must be NULL or a live handle.
-pub(crate) unsafe fn live<'a>(client: *const mcpconn_client) -> Result<&'a Client, Failure> {
-    // SAFETY: as above.
-    unsafe { handle(client) }.map(|handle| &handle.client)
-}
-
-/// # Safety
-///
-/// `client` must be NULL or a live handle.
-unsafe fn handle<'a>(client: *const mcpconn_client) -> Result<&'a mcpconn_client, Failure> {
+pub(crate) unsafe fn live<'a>(client: *const mcpconn_client) -> Result<InUse<'a>, Failure> {
     // SAFETY: as above.
     let handle = unsafe { client.as_ref() }.ok_or_else(|| Failure::null("client"))?;
     if handle.process != std::process::id() {
@@ -61,7 +73,7 @@ unsafe fn handle<'a>(client: *const mcpconn_client) -> Result<&'a mcpconn_client
     if handle.poisoned.load(Ordering::Relaxed) {
         return Err(Failure::internal());
     }
-    Ok(handle)
+    Ok(InUse(handle))
 }
 
 impl mcpconn_client {
@@ -226,7 +238,8 @@ pub unsafe extern "C" fn mcpconn_client_wait(
     // SAFETY: NULL or a live client, by the contract of the header.
     unsafe {
         fail::run(std::ptr::null_mut(), || {
-            let handle = handle(client)?;
+            let in_use = live(client)?;
+            let handle = in_use.0;
             let _consumer = handle.consume()?;
             Ok(if handle.client.wait(duration(timeout_ms))? {
                 Code::MCPCONN_OK
@@ -250,7 +263,8 @@ pub unsafe extern "C" fn mcpconn_client_next_event(
     // SAFETY: every pointer is NULL or as the header says, and is checked for NULL before it is used.
     unsafe {
         fail::run(std::ptr::null_mut(), || {
-            let handle = handle(client)?;
+            let in_use = live(client)?;
+            let handle = in_use.0;
             if out.is_null() {
                 return Err(Failure::null("out"));
             }
@@ -283,7 +297,8 @@ pub unsafe extern "C" fn mcpconn_client_dispatch(
     // SAFETY: every pointer is NULL or as the header says, and is checked for NULL before it is used.
     let status = unsafe {
         fail::run(std::ptr::null_mut(), || {
-            let handle = handle(client)?;
+            let in_use = live(client)?;
+            let handle = in_use.0;
             let consumer = handle.consume()?;
             let given = {
                 let _here = Dispatching::on(handle);

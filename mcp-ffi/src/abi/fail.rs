@@ -1,12 +1,17 @@
 //! How a function of the C face fails: a status to return, and an error for whoever asks.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    cell::Cell,
+    panic::{self, AssertUnwindSafe, catch_unwind},
+    sync::Once,
+    thread,
+};
 
 use super::{
     error::mcpconn_error,
     status::{Code, mcpconn_status},
 };
-use crate::client::{Error, Kind};
+use crate::client::{Error, Kind, THREAD};
 
 /// Why a function of the C face did not do what it was asked.
 #[derive(Debug)]
@@ -52,6 +57,34 @@ impl From<Error> for Failure {
     }
 }
 
+thread_local! {
+    /// Whether this thread is inside a function of ours.
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Catches a panic of ours, which then is an event of the log and no word on the host's stderr. A panic of Rust code
+/// around us goes the way that it always went.
+fn quietly<T>(body: impl FnOnce() -> T) -> thread::Result<T> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if INSIDE.get() || thread::current().name() == Some(THREAD) {
+                tracing::error!("{info}");
+            } else {
+                before(info);
+            }
+        }));
+    });
+    // A callback may call us again.
+    let outside = !INSIDE.replace(true);
+    let result = catch_unwind(AssertUnwindSafe(body));
+    if outside {
+        INSIDE.set(false);
+    }
+    result
+}
+
 /// Runs the body of a function: no panic passes it, and a failure goes to `err` if the host wants it.
 ///
 /// # Safety
@@ -61,7 +94,7 @@ pub(crate) unsafe fn run(
     err: *mut *mut mcpconn_error,
     body: impl FnOnce() -> Result<Code, Failure>,
 ) -> mcpconn_status {
-    let failure = match catch_unwind(AssertUnwindSafe(body)) {
+    let failure = match quietly(body) {
         Ok(Ok(code)) => return code as mcpconn_status,
         Ok(Err(failure)) => failure,
         Err(_) => Failure::internal(),
@@ -77,7 +110,7 @@ pub(crate) unsafe fn run(
 
 /// Runs the body of a function that cannot fail but by a panic, which then gives `otherwise`.
 pub(crate) fn or<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or(otherwise)
+    quietly(body).unwrap_or(otherwise)
 }
 
 /// Writes an output, which was checked not to be NULL.

@@ -299,7 +299,8 @@ impl Call {
             return Verdict::Final;
         }
         let refused = error.kind == ErrorKind::Expired && error.outcome == Outcome::Rejected;
-        let unsent = error.kind == ErrorKind::Transport && error.outcome == Outcome::NotSent;
+        let unsent = error.outcome == Outcome::NotSent
+            && matches!(error.kind, ErrorKind::Transport | ErrorKind::Protocol);
         if !refused && !unsent {
             return Verdict::Final;
         }

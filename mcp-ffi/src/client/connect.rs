@@ -20,7 +20,10 @@ use mcp_transport::{
     stdio::StdioTransport,
     transport::Transport,
 };
-use tokio::{sync::Notify, time::Instant};
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
 
 use super::{
     catalogue::{self, Catalogue},
@@ -58,6 +61,8 @@ pub(super) struct Opener {
     server: Arc<str>,
     way: Way,
     settings: RwLock<Arc<Settings>>,
+    /// Says that the client's time to close is over.
+    cut: watch::Receiver<bool>,
 }
 
 #[derive(Debug)]
@@ -72,6 +77,7 @@ impl Opener {
         server: Arc<str>,
         config: ServerConfig,
         settings: Settings,
+        cut: watch::Receiver<bool>,
     ) -> Result<Self, error::Error> {
         let way = match config.connection {
             Connection::Stdio(stdio) => Way::Stdio(stdio),
@@ -84,6 +90,7 @@ impl Opener {
             server,
             way,
             settings: RwLock::new(Arc::new(settings)),
+            cut,
         })
     }
 
@@ -133,6 +140,7 @@ impl Opener {
                 session,
                 budget: leave.opened(),
                 close_timeout: self.settings().close_timeout(),
+                cut: self.cut.clone(),
                 closing: Mutex::default(),
                 watched: AtomicBool::new(false),
             }))),
@@ -286,6 +294,7 @@ struct ScopedParts {
     session: Session,
     budget: Scoped,
     close_timeout: Duration,
+    cut: watch::Receiver<bool>,
     closing: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
     watched: AtomicBool,
 }
@@ -349,8 +358,12 @@ impl mcp_pool::Session for ScopedSession {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
+        let mut cut = self.0.cut.clone();
         if let Some(closing) = closing {
-            closing.await;
+            tokio::select! {
+                () = closing => {}
+                _ = cut.wait_for(|cut| *cut) => {}
+            }
         }
     }
 }

@@ -33,10 +33,13 @@ use mcp_transport::config::{self, ServerConfig};
 use serde_json::value::RawValue;
 use tokio::{
     runtime::Handle,
+    sync::watch,
     task::JoinSet,
     time::{Instant, timeout, timeout_at},
 };
 
+#[cfg(feature = "capi")]
+pub(crate) use self::runtime::THREAD;
 use self::{
     call::{Call, Ticket},
     calls::Calls,
@@ -80,6 +83,8 @@ struct Shared {
     calls: Calls,
     /// Keys the fingerprints, so that they tell nothing outside of this client.
     fingerprints: RandomState,
+    /// Told when the time to close is over: what still closes is cut.
+    cut: watch::Sender<bool>,
     runtime: Handle,
 }
 
@@ -153,6 +158,7 @@ impl Client {
                 servers: Mutex::default(),
                 calls: Calls::default(),
                 fingerprints: RandomState::new(),
+                cut: watch::Sender::new(false),
                 runtime,
                 options,
             }),
@@ -487,8 +493,14 @@ impl Shared {
             None => Settings::default(),
         };
         let fingerprint = self.fingerprint(&config);
-        let plan = Plan::new(domain.clone(), name.into(), config, settings)
-            .map_err(|error| format!("server \"{name}\": {error}"))?;
+        let plan = Plan::new(
+            domain.clone(),
+            name.into(),
+            config,
+            settings,
+            self.cut.subscribe(),
+        )
+        .map_err(|error| format!("server \"{name}\": {error}"))?;
         Ok((plan, fingerprint))
     }
 
@@ -513,8 +525,12 @@ impl Shared {
                 while ends.join_next().await.is_some() {}
                 shared.calls.all_ended().await;
             };
-            // What does not end in time is cut when the client is freed.
-            let _ = timeout(limit + CLOSE_GRACE / 2, all).await;
+            tokio::pin!(all);
+            if timeout(limit, &mut all).await.is_err() {
+                shared.cut.send_replace(true);
+                // Cutting takes a moment; whatever is left then goes with the runtime.
+                let _ = timeout(CLOSE_GRACE / 2, all).await;
+            }
             shared.queue.end(Event {
                 kind: EventKind::Closed,
                 id: 0,

@@ -14,6 +14,9 @@ use tokio::{runtime::Runtime, sync::Notify};
 
 use crate::sys;
 
+/// The name of the background thread.
+pub(crate) const THREAD: &str = "mcpconn";
+
 #[derive(Debug)]
 pub(super) struct Driver {
     runtime: Option<Arc<Runtime>>,
@@ -52,7 +55,7 @@ impl Driver {
                 .build()?,
         );
         let turn = Arc::new(Turn::default());
-        let background = thread::Builder::new().name("mcpconn".into()).spawn({
+        let background = thread::Builder::new().name(THREAD.into()).spawn({
             let (runtime, turn) = (runtime.clone(), turn.clone());
             move || drive_in_background(&runtime, &turn)
         })?;

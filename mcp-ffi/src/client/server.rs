@@ -11,6 +11,7 @@ use std::{
 use mcp_budget::{Options, State, Supervisor, Transition};
 use mcp_pool::Binding;
 use mcp_transport::{config::ServerConfig, error};
+use tokio::sync::watch;
 
 use super::{
     catalogue::Catalogue,
@@ -47,8 +48,9 @@ impl Plan {
         name: Arc<str>,
         config: ServerConfig,
         settings: Settings,
+        cut: watch::Receiver<bool>,
     ) -> Result<Self, error::Error> {
-        let opener = Opener::new(name.clone(), config, settings)?;
+        let opener = Opener::new(name.clone(), config, settings, cut)?;
         Ok(Self {
             domain,
             name,
