@@ -223,14 +223,14 @@ static void park_a_flapping_server(const char *log)
     int i, ended = 0, started, alive, allowed = 1 + MAX_UNPROVEN + MAX_RETRIES;
 
     heading("A server that flaps: it answers the handshake, tools/list and ping, and then exits");
-    if (mcpconn_client_list_tools(client, MCPCONN_DEPLOYMENT, mcpconn_cstr("flappy"), NULL, &home, &error))
-        die("list tools", error);
     for (i = 0; i < FLAPPY_SCOPES; ++i) {
         char name[32];
         snprintf(name, sizeof name, "flappy-%d", i);
         scopes[i] = new_scope(name);
         call_tool(scopes[i], "flappy", "echo", "{\"text\": \"anybody there?\"}", 0);
     }
+    if (mcpconn_client_list_tools(client, MCPCONN_DEPLOYMENT, mcpconn_cstr("flappy"), NULL, &home, &error))
+        die("list tools", error);
     while (ended < FLAPPY_SCOPES + 1 || info.state != MCPCONN_STATE_PARKED) {
         mcpconn_event *event = next_event();
         mcpconn_str text = mcpconn_event_text(event);
