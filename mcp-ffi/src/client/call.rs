@@ -218,7 +218,7 @@ impl Call {
             answer = request.answer() => return Ok(answer),
             stop = &mut ticket.stopped => stop.unwrap_or(Stop::ClientClosed),
         };
-        match request.cancel("the caller cancelled") {
+        match request.cancel("the caller cancelled").await {
             Err(error) if error.kind == ErrorKind::Canceled => Err(stop.error(error.outcome)),
             // The answer came first.
             answered => Ok(answered),

@@ -165,7 +165,8 @@ impl Session {
             Err(error) => {
                 link.router.end(error.clone());
                 link.transport.close(FAILED_CLOSE).await;
-                Err(error)
+                // Whatever became of `initialize`: no request of the caller's was sent.
+                Err(error.with_outcome(Outcome::NotSent))
             }
         }
     }

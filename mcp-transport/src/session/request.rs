@@ -93,7 +93,7 @@ impl Request {
             }
             // Progress may have come since the idle limit was reckoned.
             if self.due().is_some_and(|due| due.at <= Instant::now()) {
-                return self.time_out(due.limit);
+                return self.time_out(due.limit).await;
             }
         }
     }
@@ -134,25 +134,22 @@ impl Request {
     ///
     /// # Errors
     /// As said.
-    pub fn cancel(mut self, reason: &str) -> Result<Bytes, Error> {
-        self.give_up(ErrorKind::Canceled, reason)
+    pub async fn cancel(mut self, reason: &str) -> Result<Bytes, Error> {
+        self.give_up(ErrorKind::Canceled, reason).await
     }
 
-    fn give_up(&mut self, kind: ErrorKind, message: &str) -> Result<Bytes, Error> {
+    async fn give_up(&mut self, kind: ErrorKind, message: &str) -> Result<Bytes, Error> {
         match self.withdraw(message) {
             Some(outcome) => Err(Error::new(kind, message).with_outcome(outcome)),
-            // The answer came meanwhile: it counts.
+            // The answer came meanwhile, and counts: it is there or about to be.
             None => {
-                let answer = self.answer.try_recv();
-                answer.unwrap_or_else(|_| {
-                    let error = Error::new(ErrorKind::Internal, "the request was forgotten");
-                    Err(error.with_outcome(Outcome::Unknown))
-                })
+                let answer = (&mut self.answer).await;
+                self.end(answer)
             }
         }
     }
 
-    fn time_out(&mut self, limit: Limit) -> Result<Bytes, Error> {
+    async fn time_out(&mut self, limit: Limit) -> Result<Bytes, Error> {
         let message = match limit {
             Limit::Deadline => {
                 format!("no answer within {}", text::seconds(self.begun.elapsed()))
@@ -161,7 +158,7 @@ impl Request {
                 format!("neither answer nor progress for {}", text::seconds(idle))
             }
         };
-        self.give_up(ErrorKind::Timeout, &message)
+        self.give_up(ErrorKind::Timeout, &message).await
     }
 
     /// Takes the request back, as far as it can be. Gives what is then known of it, or `None` if it has ended

@@ -292,8 +292,7 @@ impl Driver {
         };
         let mut guard = ready!(stdout.poll_read_ready(cx))?;
         let (result, lines) = read_lines(stdout.get_ref(), &mut self.splitter);
-        // Less than was asked for: the pipe is empty now, and asking again would only tell so.
-        if !matches!(result, Ok(READ)) {
+        if is_drained(&result) {
             guard.clear_ready();
         }
         drop(guard);
@@ -365,7 +364,7 @@ impl Driver {
         };
         let mut guard = ready!(stderr.poll_read_ready(cx))?;
         let result = self.read_stderr(stderr.get_ref());
-        if !matches!(result, Ok(READ)) {
+        if is_drained(&result) {
             guard.clear_ready();
         }
         drop(guard);
@@ -444,13 +443,14 @@ impl Driver {
         Error::new(ErrorKind::Transport, message)
     }
 
-    /// Says the last word to the receiver.
+    /// Says the last word to the receiver; nothing is read after it.
     fn tell_end(&mut self, reason: Error) {
         self.told = true;
         // An unfinished last line may be the last answer; where it is not whole, it is no JSON.
         if let Some(line) = self.splitter.finish() {
             self.deliver(line);
         }
+        self.stdout = None;
         self.link.outbox.close();
         self.receiver.receive(Incoming::Ended(reason));
     }
@@ -474,6 +474,15 @@ impl Drop for Driver {
             self.link.outbox.close();
             self.receiver.receive(Incoming::Ended(reason));
         }
+    }
+}
+
+/// Whether the pipe has nothing more for now. After a read that gave less than it asked for, asking again would
+/// only tell so.
+fn is_drained(result: &io::Result<usize>) -> bool {
+    match result {
+        Ok(read) => *read < READ,
+        Err(e) => e.kind() != io::ErrorKind::Interrupted,
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
     fs::File,
     io::{self, Read, Write},
     os::fd::{AsFd, OwnedFd},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
 };
 
@@ -119,7 +119,8 @@ enum Letter {
 /// Where letters lie until the thread takes them; its descriptor is what the thread waits for beside processes.
 #[derive(Debug)]
 struct Mailbox {
-    letters: Mutex<Vec<Letter>>,
+    /// `None` once nobody takes them any more.
+    letters: Mutex<Option<Vec<Letter>>>,
     posted: File,
 }
 
@@ -134,29 +135,47 @@ impl std::fmt::Debug for Letter {
 }
 
 impl Mailbox {
+    fn letters(&self) -> MutexGuard<'_, Option<Vec<Letter>>> {
+        self.letters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn post(&self, letter: Letter) {
-        self.letters
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(letter);
+        // Where nobody takes it, it is dropped, and with it what would answer it.
+        if let Some(letters) = &mut *self.letters() {
+            letters.push(letter);
+        }
         // It fails only where 2^64 letters lie there untaken.
         let _ = (&self.posted).write(&1u64.to_ne_bytes());
     }
 
     fn take(&self) -> Vec<Letter> {
         let _ = (&self.posted).read(&mut [0; 8]);
-        std::mem::take(&mut *self.letters.lock().unwrap_or_else(PoisonError::into_inner))
+        self.letters()
+            .as_mut()
+            .map(std::mem::take)
+            .unwrap_or_default()
+    }
+}
+
+/// Held by the thread: however that ends, its letters are not waited for in vain.
+struct Taker(Arc<Mailbox>);
+
+impl Drop for Taker {
+    fn drop(&mut self) {
+        let letters = self.0.letters().take();
+        // Outside of the lock: what is dropped with them may post again.
+        drop(letters);
     }
 }
 
 fn start_thread() -> io::Result<Arc<Mailbox>> {
     let mailbox = Arc::new(Mailbox {
-        letters: Mutex::default(),
+        letters: Mutex::new(Some(Vec::new())),
         posted: sys::eventfd()?.into(),
     });
-    let for_thread = mailbox.clone();
+    let taker = Taker(mailbox.clone());
     let thread = thread::Builder::new().name("mcp-spawner".into());
-    sys::with_signals_blocked(|| thread.spawn(move || run(&for_thread)))?;
+    sys::with_signals_blocked(|| thread.spawn(move || run(&taker.0)))?;
     Ok(mailbox)
 }
 

@@ -1,6 +1,7 @@
 //! The transport: starts the child and hands out its driver.
 
 use std::{
+    fmt,
     fs::File,
     os::fd::OwnedFd,
     sync::{
@@ -41,7 +42,6 @@ use super::{
 /// has not ended 2 s later gets TERM, and 1.5 s later KILL, with its whole group; a shorter limit scales that.
 /// When the transport is dropped without that, or the runtime that it was started on ends, the group is killed at
 /// once.
-#[derive(Debug)]
 pub struct StdioTransport {
     config: StdioConfig,
     spawner: Spawner,
@@ -52,7 +52,6 @@ pub struct StdioTransport {
 }
 
 /// What the transport and its driver share.
-#[derive(Debug)]
 pub(super) struct Link {
     pub(super) outbox: Outbox,
     pub(super) seen: Mutex<Seen>,
@@ -156,6 +155,16 @@ pub(super) fn unwatched(error: std::io::Error) -> Error {
         ErrorKind::Local,
         format!("the server's pipes cannot be waited for: {error}"),
     )
+}
+
+impl fmt::Debug for StdioTransport {
+    /// Without what the server said, which may hold secrets.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StdioTransport")
+            .field("config", &self.config)
+            .field("pid", &self.pid())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Transport for StdioTransport {
