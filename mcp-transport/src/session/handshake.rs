@@ -51,9 +51,8 @@ pub(super) async fn run(link: &Arc<Link>, options: &SessionOptions) -> Result<In
         Ok(answer) => answer.map_err(refused)?,
         Err(_) => {
             let mut message = format!("the server did not answer `initialize` within {}", within());
-            if let Some(seen) = link.transport.diagnosis() {
-                message.push_str("; ");
-                message.push_str(&seen);
+            for seen in [link.router.describe_malformed(), link.transport.diagnosis()] {
+                message.extend(seen.map(|seen| format!("; {seen}")));
             }
             return Err(Error::new(ErrorKind::Timeout, message));
         }

@@ -54,6 +54,7 @@ pub(super) struct Router {
     ended: OnceLock<Error>,
     on_end: Notify,
     counters: Mutex<Counters>,
+    last_malformed: Mutex<String>,
 }
 
 /// Never held while a transport, a handler or a caller is called.
@@ -98,6 +99,7 @@ impl Router {
             ended: OnceLock::new(),
             on_end: Notify::new(),
             counters: Mutex::default(),
+            last_malformed: Mutex::default(),
         }
     }
 
@@ -232,7 +234,26 @@ impl Router {
         self.malformed(message, &error.to_string());
     }
 
+    /// What came that looked like messages and was none, for an error's text.
+    pub(super) fn describe_malformed(&self) -> Option<String> {
+        let count = self.counters().malformed;
+        let last = self
+            .last_malformed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let were = if count == 1 {
+            "message was"
+        } else {
+            "messages were"
+        };
+        (count > 0).then(|| format!("{count} {were} no JSON-RPC, the last {:?}", *last))
+    }
+
     fn malformed(&self, message: &[u8], why: &str) {
+        *self
+            .last_malformed
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = text::one_line(message, 120);
         if self.count(|c| &mut c.malformed) <= LOGGED {
             let bytes = message.len();
             warn!(bytes, why, "dropped what is no JSON-RPC message");

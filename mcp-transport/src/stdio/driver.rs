@@ -187,10 +187,7 @@ impl Driver {
             }
         }
         if self.told && self.ending.is_none() {
-            self.ending = Some(match self.exit {
-                Some(_) => Ending::of_leftovers(now),
-                None => Ending::within(Duration::MAX, now),
-            });
+            self.ending = Some(Ending::by_signals(now));
         }
         let Some(ending) = &mut self.ending else {
             return Some(self.patience);

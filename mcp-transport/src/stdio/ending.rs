@@ -71,8 +71,9 @@ impl Ending {
         }
     }
 
-    /// The ending of what a leader left behind that ended by itself: TERM at once.
-    pub(super) fn of_leftovers(now: Instant) -> Self {
+    /// The ending without a wait after EOF, for what a leader left behind, or a server that does not read any
+    /// more: TERM at once.
+    pub(super) fn by_signals(now: Instant) -> Self {
         let kill_at = now + AFTER_TERM;
         Self {
             term_at: now,
@@ -203,7 +204,7 @@ mod tests {
             Step::Wait(at(start, 3500))
         );
         assert_eq!(
-            walk(Ending::of_leftovers(start), start, Left::Others),
+            walk(Ending::by_signals(start), start, Left::Others),
             [(0, Step::Terminate), (1500, Step::Kill), (1800, Step::Done)]
         );
     }

@@ -180,3 +180,123 @@ fn is_member(pid: libc::pid_t, leader: libc::pid_t) -> bool {
     };
     look().unwrap_or(false)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Read, time::Duration};
+
+    use super::{
+        super::{command, spawn},
+        *,
+    };
+    use crate::config::StdioConfig;
+
+    /// A leader that waits for EOF, and another in its group that waits for ever.
+    struct Group {
+        leader: spawn::Child,
+        other: libc::pid_t,
+    }
+
+    fn group() -> Group {
+        let mut config = StdioConfig::new("sh");
+        let script = "sleep 1000 </dev/null >/dev/null 2>&1 & echo $!; exec cat";
+        config.args = vec!["-c".into(), script.into()];
+        let command = command::resolve(&config, std::env::vars_os()).unwrap();
+        let leader = spawn::spawn(&command).unwrap();
+        sys::poll_readable(&[leader.stdout.as_fd()], None);
+        let mut line = [0; 64];
+        let mut stdout = std::fs::File::from(leader.stdout.try_clone().unwrap());
+        let read = stdout.read(&mut line).unwrap();
+        let other = std::str::from_utf8(&line[..read])
+            .unwrap()
+            .trim()
+            .parse()
+            .unwrap();
+        Group { leader, other }
+    }
+
+    /// Ends the leader and takes its status, as this library or as the host would.
+    fn end_leader(leader: spawn::Child) -> (libc::pid_t, OwnedFd) {
+        let spawn::Child {
+            pid, pidfd, stdin, ..
+        } = leader;
+        drop(stdin);
+        sys::poll_readable(&[pidfd.as_fd()], None);
+        assert_eq!(sys::reap(pidfd.as_fd()).unwrap(), Some(Exit::Code(0)));
+        (pid, pidfd)
+    }
+
+    fn wait_for_end_of(pid: libc::pid_t) {
+        if let Ok(pidfd) = sys::pidfd_open(pid) {
+            assert!(sys::poll_readable(&[pidfd.as_fd()], Some(Duration::from_secs(60)))[0]);
+        }
+    }
+
+    #[test]
+    fn without_the_newer_call_a_living_group_is_signalled_by_its_number() {
+        let Group { leader, other } = group();
+        let signal =
+            |signal| signal_group_by_number(leader.pid, leader.pidfd.as_fd(), false, signal);
+        assert!(signal(0));
+        assert!(signal(libc::SIGKILL));
+        wait_for_end_of(other);
+        sys::poll_readable(&[leader.pidfd.as_fd()], None);
+        // A zombie is still there.
+        assert!(signal(0));
+        let exit = sys::reap(leader.pidfd.as_fd()).unwrap();
+        assert_eq!(exit, Some(Exit::Signal(libc::SIGKILL)));
+    }
+
+    #[test]
+    fn what_a_reaped_leader_left_is_found_and_signalled_by_descriptor() {
+        for known_to_be_reaped in [true, false] {
+            let Group { leader, other } = group();
+            let (pid, pidfd) = end_leader(leader);
+            let signal =
+                |signal| signal_group_by_number(pid, pidfd.as_fd(), known_to_be_reaped, signal);
+            assert_eq!(members(pid).len(), 1);
+            assert!(signal(0));
+            assert!(signal(libc::SIGKILL));
+            wait_for_end_of(other);
+            assert_eq!(members(pid).len(), 0);
+        }
+    }
+
+    #[test]
+    fn the_newer_call_reaches_a_group_without_its_leader() {
+        let Group { leader, other } = group();
+        let (_, pidfd) = end_leader(leader);
+        match sys::pidfd_signal_group(pidfd.as_fd(), libc::SIGKILL) {
+            Ok(()) => {}
+            // An older kernel, where the other way is taken.
+            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
+                sys::kill(other, libc::SIGKILL).unwrap()
+            }
+            Err(e) => panic!("{e}"),
+        }
+        wait_for_end_of(other);
+    }
+
+    #[test]
+    fn a_number_that_is_someone_elses_now_is_not_signalled() {
+        let Group { leader, other } = group();
+        let (_, pidfd) = end_leader(leader);
+        // As if the leader's number had been given to the leader of another group.
+        let Group {
+            leader: stranger,
+            other: strangers,
+        } = group();
+        assert!(!signal_group_by_number(
+            stranger.pid,
+            pidfd.as_fd(),
+            true,
+            libc::SIGKILL
+        ));
+        assert!(!sys::has_ended(stranger.pidfd.as_fd()));
+        for pid in [other, stranger.pid, strangers] {
+            sys::kill(pid, libc::SIGKILL).unwrap();
+        }
+        sys::poll_readable(&[stranger.pidfd.as_fd()], None);
+        sys::reap(stranger.pidfd.as_fd()).unwrap();
+    }
+}
