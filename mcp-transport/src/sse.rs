@@ -261,3 +261,274 @@ fn parse_digits(value: &[u8]) -> Option<u64> {
     }
     std::str::from_utf8(value).ok()?.parse().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The events of a stream that came in these pieces, with what was left in force at its end.
+    fn decode<'a>(
+        pieces: impl IntoIterator<Item = &'a [u8]>,
+    ) -> (Vec<Event>, Option<Vec<u8>>, Option<Duration>) {
+        let mut decoder = Decoder::new(1 << 20);
+        let mut events = Vec::new();
+        for piece in pieces {
+            decoder.feed(Bytes::copy_from_slice(piece));
+            while let Some(event) = decoder.next_event().expect("within the limit") {
+                events.push(event);
+            }
+        }
+        let last = decoder.last_event_id().map(<[u8]>::to_vec);
+        (events, last, decoder.retry())
+    }
+
+    fn event(kind: &str, data: &str, id: Option<&str>) -> Event {
+        Event {
+            kind: Bytes::copy_from_slice(kind.as_bytes()),
+            data: Bytes::copy_from_slice(data.as_bytes()),
+            id: id.map(|id| Bytes::copy_from_slice(id.as_bytes())),
+        }
+    }
+
+    fn message(data: &str) -> Event {
+        event("", data, None)
+    }
+
+    /// A stream with its events, its last id and its retry time in milliseconds.
+    type Case = (&'static str, Vec<Event>, Option<&'static str>, Option<u64>);
+
+    fn streams() -> Vec<Case> {
+        vec![
+            ("", vec![], None, None),
+            ("\n\r\n\r\r", vec![], None, None),
+            ("data: a\n\n", vec![message("a")], None, None),
+            ("data: a\r\n\r\n", vec![message("a")], None, None),
+            ("data: a\r\r", vec![message("a")], None, None),
+            (
+                "data: a\n\r\ndata:b\r\n\rdata:  c\r\n\n",
+                vec![message("a"), message("b"), message(" c")],
+                None,
+                None,
+            ),
+            (
+                "data: a\r\n\ndata: b\n\r\n",
+                vec![message("a"), message("b")],
+                None,
+                None,
+            ),
+            (
+                "data: a\rdata: b\r\ndata: c\n\n",
+                vec![message("a\nb\nc")],
+                None,
+                None,
+            ),
+            (
+                "data\n\ndata:\n\ndata: \n\ndata\ndata\n\n",
+                vec![message(""), message(""), message(""), message("\n")],
+                None,
+                None,
+            ),
+            // What stands unfinished at the end was no event.
+            ("data: a\n\ndata: b\n", vec![message("a")], None, None),
+            ("data: a\n\ndata: b", vec![message("a")], None, None),
+            (
+                "id: 1\ndata: a\n\nid: 2\ndata: b\n",
+                vec![event("", "a", Some("1"))],
+                Some("1"),
+                None,
+            ),
+            // A byte order mark is one only at the start.
+            ("\u{feff}data: a\n\n", vec![message("a")], None, None),
+            (
+                "\u{feff}\u{feff}data: a\n\n\u{feff}data: b\n\n",
+                vec![],
+                None,
+                None,
+            ),
+            ("\u{feff}\ndata: a\n\n", vec![message("a")], None, None),
+            (
+                ": hello\n:\n\ndata: a\n: in between\ndata: b\n\n",
+                vec![message("a\nb")],
+                None,
+                None,
+            ),
+            (
+                "event: ping\ndata: a\n\ndata: b\n\n",
+                vec![event("ping", "a", None), message("b")],
+                None,
+                None,
+            ),
+            (
+                "event: a\nevent: b\ndata: x\n\nevent: lost\n\ndata: y\n\n",
+                vec![event("b", "x", None), message("y")],
+                None,
+                None,
+            ),
+            (
+                "Data: no\ndata : no\n data: no\nfield\nother: x\ndata: a:b: c\n\n",
+                vec![message("a:b: c")],
+                None,
+                None,
+            ),
+            (
+                "id: 7\ndata: a\n\ndata: b\n\n",
+                vec![event("", "a", Some("7")), message("b")],
+                Some("7"),
+                None,
+            ),
+            ("id: 7\n\n", vec![], Some("7"), None),
+            (
+                "id: 7\ndata:\n\n",
+                vec![event("", "", Some("7"))],
+                Some("7"),
+                None,
+            ),
+            (
+                "id: 7\ndata: a\n\nid\ndata: b\n\n",
+                vec![event("", "a", Some("7")), event("", "b", Some(""))],
+                None,
+                None,
+            ),
+            (
+                "id: 7\n\nid: 8\0\ndata: a\n\n",
+                vec![message("a")],
+                Some("7"),
+                None,
+            ),
+            ("retry: 1500\n\n", vec![], None, Some(1500)),
+            (
+                "retry: 10\nretry: 1e3\nretry:\nretry: -5\nretry: +5\nretry: 99999999999999999999999\n",
+                vec![],
+                None,
+                Some(10),
+            ),
+            (
+                "data: ä€𝄞\u{2028}\u{85}x\n\n",
+                vec![message("ä€𝄞\u{2028}\u{85}x")],
+                None,
+                None,
+            ),
+        ]
+    }
+
+    #[test]
+    fn each_stream_has_its_events() {
+        for (stream, events, last, retry) in streams() {
+            let decoded = decode([stream.as_bytes()]);
+            assert_eq!(decoded.0, events, "{stream:?}");
+            assert_eq!(decoded.1.as_deref(), last.map(str::as_bytes), "{stream:?}");
+            assert_eq!(decoded.2, retry.map(Duration::from_millis), "{stream:?}");
+        }
+    }
+
+    #[test]
+    fn cut_at_any_points_a_stream_has_the_same_events() {
+        for (stream, ..) in streams() {
+            let stream = stream.as_bytes();
+            let whole = decode([stream]);
+            assert_eq!(decode(stream.chunks(1)), whole, "byte by byte: {stream:?}");
+            for first in 0..=stream.len() {
+                for second in first..=stream.len() {
+                    let pieces = [&stream[..first], &stream[first..second], &stream[second..]];
+                    assert_eq!(decode(pieces), whole, "cut: {pieces:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn all_streams_one_after_another_are_the_same_at_every_cut() {
+        let stream: String = streams()
+            .iter()
+            .map(|stream| format!("{}\n\n", stream.0))
+            .collect();
+        let whole = decode([stream.as_bytes()]);
+        assert!(whole.0.len() > 25);
+        for size in 1..stream.len() {
+            assert_eq!(
+                decode(stream.as_bytes().chunks(size)),
+                whole,
+                "pieces of {size}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_lone_carriage_return_ends_the_event_without_waiting_for_what_follows() {
+        let mut decoder = Decoder::new(100);
+        decoder.feed("data: a\r\r".into());
+        assert_eq!(decoder.next_event(), Ok(Some(message("a"))));
+        decoder.feed("\n".into());
+        decoder.feed("data: b\r".into());
+        assert_eq!(decoder.next_event(), Ok(None));
+        decoder.feed("\n".into());
+        assert_eq!(decoder.next_event(), Ok(None));
+        decoder.feed("\r".into());
+        assert_eq!(decoder.next_event(), Ok(Some(message("b"))));
+    }
+
+    #[test]
+    fn what_is_fed_before_all_events_were_taken_is_not_lost() {
+        let mut decoder = Decoder::new(100);
+        decoder.feed("data: a\n\ndata: b\n\nda".into());
+        assert_eq!(decoder.next_event(), Ok(Some(message("a"))));
+        decoder.feed("ta: c\n\n".into());
+        assert_eq!(decoder.next_event(), Ok(Some(message("b"))));
+        assert_eq!(decoder.next_event(), Ok(Some(message("c"))));
+        assert_eq!(decoder.next_event(), Ok(None));
+    }
+
+    #[test]
+    fn a_data_line_in_one_piece_is_a_slice_of_it() {
+        let piece = Bytes::from_static(b"id: 1\nevent: message\ndata: {\"a\":1}\r\n\r\n");
+        let mut decoder = Decoder::new(100);
+        decoder.feed(piece.clone());
+        let event = decoder.next_event().expect("small").expect("whole");
+        assert!(event.is_message());
+        assert_eq!(event.data, "{\"a\":1}");
+        assert!(piece.as_ptr_range().contains(&event.data.as_ptr()));
+    }
+
+    #[test]
+    fn an_event_may_be_as_large_as_the_limit_and_no_larger() {
+        let limit = 100;
+        let overlong = |stream: &str, size: usize| {
+            let mut decoder = Decoder::new(limit);
+            for piece in stream.as_bytes().chunks(size) {
+                decoder.feed(Bytes::copy_from_slice(piece));
+                loop {
+                    match decoder.next_event() {
+                        Ok(Some(_)) => {}
+                        Ok(None) => break,
+                        Err(error) => return Some(error),
+                    }
+                }
+            }
+            None
+        };
+        let data = |length: usize| format!("data:{}", "x".repeat(length));
+        for size in [1, 7, 1000] {
+            assert_eq!(overlong(&format!("{}\n\n", data(95)), size), None);
+            // Many events together may be larger.
+            assert_eq!(overlong(&format!("{}\n\n", data(95)).repeat(9), size), None);
+            assert_eq!(overlong(&": comment\n".repeat(99), size), None);
+            let too_large = Some(TooLarge { limit });
+            assert_eq!(overlong(&format!("{}\n\n", data(96)), size), too_large);
+            assert_eq!(
+                overlong(&format!("{}\n", data(40)).repeat(3), size),
+                too_large
+            );
+            assert_eq!(overlong(&"x".repeat(101), size), too_large);
+            assert_eq!(
+                overlong(&format!(":{}\n", "x".repeat(100)), size),
+                too_large
+            );
+            assert_eq!(
+                overlong(&format!("id: {0}\nevent: {0}\n", "x".repeat(60)), size),
+                too_large
+            );
+        }
+        let too_large = TooLarge { limit };
+        assert_eq!(too_large.to_string(), "an event is larger than 100 bytes");
+    }
+}

@@ -1,6 +1,7 @@
 //! The connections to a server, shared by all sessions of a binding, and the sending of one request over them.
 
 use std::{
+    error::Error as StdError,
     fmt,
     pin::Pin,
     sync::{Arc, Weak},
@@ -87,9 +88,9 @@ impl HttpClient {
             {
                 return Ok(response);
             }
-            url = follow(&url, response.status(), response.headers())
+            (url, uri) = follow(&url, response.status(), response.headers())
+                .and_then(|url| config::uri_of(&url).map(|uri| (url, uri)))
                 .map_err(|error| error.with_outcome(outgoing.outcome()))?;
-            uri = config::uri_of(&url)?;
             // Read to its end, so that its connection serves the next hop.
             body::beginning(response.into_body(), 16 << 10, Duration::from_secs(1)).await;
         }
@@ -146,11 +147,26 @@ fn failure(
     }
     let last = connect::causes(error).last();
     let why = last.map(ToString::to_string).unwrap_or_default();
+    let outcome = if connect::causes(error).any(is_unprocessed) {
+        Outcome::NotSent
+    } else {
+        outgoing.outcome()
+    };
     Error::new(
         ErrorKind::Transport,
         format!("the connection to {origin} broke before an answer came: {why}"),
     )
-    .with_outcome(outgoing.outcome())
+    .with_outcome(outcome)
+}
+
+/// Whether the server said over HTTP/2 that it has not begun with the request: it refused the stream, or left with a
+/// GOAWAY below it (a stream that GOAWAY still covers never fails by it).
+fn is_unprocessed(error: &(dyn StdError + 'static)) -> bool {
+    error.downcast_ref::<h2::Error>().is_some_and(|error| {
+        error.is_remote()
+            && (error.is_go_away()
+                || (error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM)))
+    })
 }
 
 /// Where a redirect leads, if it may be followed: with the method and the body kept (307, 308), and to the same
@@ -210,10 +226,56 @@ type HyperTask = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Executor<HyperTask> for OwnedBy {
     fn execute(&self, task: HyperTask) {
-        if let Some(tasks) = self.0.upgrade() {
-            if let Some(id) = tasks.reserve() {
-                tasks.spawn(id, &Handle::current(), task);
-            }
+        // Where a runtime is being taken down there is none any more, and nothing left to run for.
+        let (Some(tasks), Ok(runtime)) = (self.0.upgrade(), Handle::try_current()) else {
+            return;
+        };
+        if let Some(id) = tasks.reserve() {
+            tasks.spawn(id, &runtime, task);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn followed(from: &str, location: &str) -> Result<String, String> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::LOCATION, location.parse().expect("a header value"));
+        let from = Url::parse(from).expect("a URL");
+        follow(&from, StatusCode::TEMPORARY_REDIRECT, &headers)
+            .map(|url| url.to_string())
+            .map_err(|error| error.message)
+    }
+
+    #[test]
+    fn a_redirect_is_followed_within_the_origin_and_to_https_on_the_same_host() {
+        for (from, location, to) in [
+            ("http://h/a", "https://h/a", "https://h/a"),
+            ("http://h:80/a", "https://h:443/b?c", "https://h/b?c"),
+            ("https://h/a", "b#f", "https://h/b"),
+            ("https://h:8443/a", "//h:8443/b", "https://h:8443/b"),
+            ("https://h/a", "https://u:p@h/b", "https://h/b"),
+        ] {
+            assert_eq!(followed(from, location).as_deref(), Ok(to));
+        }
+    }
+
+    #[test]
+    fn a_redirect_goes_to_no_other_origin() {
+        for (from, location) in [
+            ("https://h/a", "http://h/a"),
+            ("http://h/a", "https://h:8443/a"),
+            ("http://h:8080/a", "https://h/a"),
+            ("http://h/a", "http://h:81/a"),
+            ("http://h/a", "http://www.h/a"),
+            ("http://h/a", "https://www.h/a"),
+            ("http://h/a", "//other/a"),
+            ("http://h/a", "file:///etc/passwd"),
+        ] {
+            let error = followed(from, location).expect_err(location);
+            assert!(error.contains("HTTP 307"), "{error}");
         }
     }
 }

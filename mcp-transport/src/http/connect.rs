@@ -18,6 +18,7 @@ use hyper_util::{
     rt::TokioIo,
 };
 use rustls::{ClientConfig, RootCertStore};
+use rustls_native_certs::CertificateResult;
 use tokio::net::TcpStream;
 use tower_service::Service;
 
@@ -73,28 +74,39 @@ impl Service<Uri> for Connector {
 pub(super) struct Tls(Mutex<Option<Arc<ClientConfig>>>);
 
 impl Tls {
+    /// Trusts these roots in place of the platform's.
+    #[cfg(test)]
+    pub(super) fn trusting(roots: RootCertStore) -> Self {
+        let config = client_config(roots).expect("ring has every default");
+        Self(Mutex::new(Some(Arc::new(config))))
+    }
+
     fn config(&self) -> Result<Arc<ClientConfig>, NoTls> {
         let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(config) = &*made {
             return Ok(config.clone());
         }
-        let found = rustls_native_certs::load_native_certs();
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(found.certs);
-        if roots.is_empty() {
-            let why = match found.errors.first() {
-                Some(error) => error.to_string(),
-                None => "there is none where this platform keeps them".into(),
-            };
-            return Err(NoTls(format!(
-                "no root certificate to check https servers with ({why}); install the system's CA certificates, \
-                 or name a file in SSL_CERT_FILE"
-            )));
-        }
+        let roots = root_store(rustls_native_certs::load_native_certs())?;
         let config = Arc::new(client_config(roots).map_err(|error| NoTls(error.to_string()))?);
         *made = Some(config.clone());
         Ok(config)
     }
+}
+
+fn root_store(found: CertificateResult) -> Result<RootCertStore, NoTls> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(found.certs);
+    if !roots.is_empty() {
+        return Ok(roots);
+    }
+    let why = match found.errors.first() {
+        Some(error) => error.to_string(),
+        None => "there is none where this platform keeps them".into(),
+    };
+    Err(NoTls(format!(
+        "no root certificate to check https servers with ({why}); install the system's CA certificates, \
+         or name a file of them in SSL_CERT_FILE"
+    )))
 }
 
 fn client_config(roots: RootCertStore) -> Result<ClientConfig, rustls::Error> {
@@ -232,4 +244,81 @@ fn resolver_is_down(error: &io::Error) -> bool {
     }
     let text = error.to_string();
     text.contains("Temporary failure in name resolution") || text.contains("Try again")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Outcome;
+
+    #[test]
+    fn a_missing_root_store_is_named_with_its_remedy() {
+        let no_tls = root_store(CertificateResult::default()).expect_err("there is no root");
+        let error = failure("https://h", &no_tls);
+        assert_eq!(
+            (error.kind, error.cause),
+            (ErrorKind::Config, Cause::Permanent)
+        );
+        assert!(error.message.contains("https://h") && error.message.contains("SSL_CERT_FILE"));
+    }
+
+    #[test]
+    fn what_our_side_lacks_is_told_from_what_the_server_lacks() {
+        for (error, kind, cause) in [
+            (
+                io::Error::from_raw_os_error(libc::EMFILE),
+                ErrorKind::Local,
+                Cause::Local,
+            ),
+            (
+                io::Error::from_raw_os_error(libc::ENETUNREACH),
+                ErrorKind::Local,
+                Cause::Local,
+            ),
+            (
+                io::Error::from_raw_os_error(libc::ECONNREFUSED),
+                ErrorKind::Transport,
+                Cause::Transient,
+            ),
+            (
+                io::Error::from_raw_os_error(libc::EHOSTUNREACH),
+                ErrorKind::Transport,
+                Cause::Transient,
+            ),
+            (
+                io::Error::other(io::Error::from_raw_os_error(libc::EMFILE)),
+                ErrorKind::Local,
+                Cause::Local,
+            ),
+            (
+                io::Error::other("something"),
+                ErrorKind::Transport,
+                Cause::Transient,
+            ),
+        ] {
+            let failure = failure("http://h", &error);
+            assert_eq!(
+                (failure.kind, failure.cause, failure.outcome),
+                (kind, cause, Outcome::NotSent)
+            );
+        }
+        for (text, kind) in [
+            (
+                "failed to lookup address information: Temporary failure in name resolution",
+                ErrorKind::Local,
+            ),
+            (
+                "failed to lookup address information: Try again",
+                ErrorKind::Local,
+            ),
+            (
+                "failed to lookup address information: Name or service not known",
+                ErrorKind::Transport,
+            ),
+        ] {
+            let failure = failure("http://h", &Unresolved(io::Error::other(text)));
+            assert_eq!(failure.kind, kind);
+            assert!(failure.message.contains("http://h"));
+        }
+    }
 }

@@ -90,10 +90,11 @@ impl Exchange {
 
     async fn post(&self, headers: HeaderMap) -> Result<Response<IncomingBody>, Error> {
         let config = &self.shared.config;
-        let shared = self.shared.clone();
+        // Weak, for a connection holds it: one that is stuck must not keep alive what would cut it.
+        let shared = Arc::downgrade(&self.shared);
         let request = self.request;
         let taken = Taken::new(move || {
-            if let Some(id) = request {
+            if let (Some(id), Some(shared)) = (request, shared.upgrade()) {
                 shared.tell(Incoming::Written(id));
             }
         });
@@ -299,6 +300,61 @@ impl Drop for Exchange {
                 )
                 .with_outcome(Outcome::Unknown),
             ));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        panic::{AssertUnwindSafe, catch_unwind},
+        sync::Mutex,
+    };
+
+    use super::*;
+    use crate::{
+        http::{HttpClient, HttpConfig, HttpTransport},
+        transport::{Receiver, Transport},
+    };
+
+    #[derive(Default)]
+    struct Recorder(Mutex<Vec<Incoming>>);
+
+    impl Receiver for Recorder {
+        fn receive(&self, incoming: Incoming) {
+            self.0.lock().expect("no panic in here").push(incoming);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_settles_the_request_that_it_meets_and_giving_up_does_not() {
+        let config = HttpConfig::new("http://localhost/", &[]).expect("good");
+        let transport = HttpTransport::new(config, HttpClient::new());
+        let recorder = Arc::new(Recorder::default());
+        transport.start(recorder.clone()).await.expect("it starts");
+        let exchange = || Exchange {
+            shared: transport.shared.clone(),
+            message: Bytes::new(),
+            request: Some(RequestId(5)),
+            role: Role::Other,
+            settled: false,
+            opens: None,
+        };
+        drop(exchange());
+        assert!(recorder.0.lock().expect("whole").is_empty());
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let _exchange = exchange();
+            panic!("on purpose");
+        }));
+        assert!(panicked.is_err());
+        match recorder.0.lock().expect("whole").as_slice() {
+            [Incoming::Failed(RequestId(5), error)] => {
+                assert_eq!(
+                    (error.kind, error.outcome, error.cause),
+                    (ErrorKind::Internal, Outcome::Unknown, Cause::Fatal)
+                );
+            }
+            other => panic!("{other:?}"),
         }
     }
 }

@@ -13,6 +13,8 @@ mod exchange;
 mod retry_after;
 mod snippet;
 mod tasks;
+#[cfg(test)]
+mod tls_tests;
 
 use std::{
     collections::HashMap,

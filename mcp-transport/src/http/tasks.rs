@@ -136,3 +136,103 @@ impl Drop for Tasks {
         self.cut_all();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    /// A task that ends when told, and the sign that it was dropped.
+    fn task(tasks: &Tasks) -> (TaskId, oneshot::Sender<()>, oneshot::Receiver<()>) {
+        let (end, ended) = oneshot::channel();
+        let (dropped, is_dropped) = oneshot::channel();
+        let id = tasks.reserve().expect("not cut");
+        tasks.spawn(id, &Handle::current(), async move {
+            let _dropped: oneshot::Sender<()> = dropped;
+            let _ = ended.await;
+        });
+        (id, end, is_dropped)
+    }
+
+    #[tokio::test]
+    async fn a_set_is_empty_when_the_last_task_has_ended() {
+        let tasks = Tasks::default();
+        tasks.emptied().await;
+        let (_, end_one, _one) = task(&tasks);
+        let (_, end_other, _other) = task(&tasks);
+        end_one.send(()).expect("it runs");
+        tokio::task::yield_now().await;
+        tokio::select! {
+            biased;
+            () = tasks.emptied() => panic!("one still runs"),
+            () = tokio::task::yield_now() => {}
+        }
+        end_other.send(()).expect("it runs");
+        tasks.emptied().await;
+        assert!(tasks.set.running().tasks.is_empty());
+    }
+
+    #[tokio::test]
+    async fn one_task_is_cut_alone_before_and_while_it_runs() {
+        let tasks = Tasks::default();
+        let (one, _end_one, one_is_dropped) = task(&tasks);
+        let (_, end_other, _other) = task(&tasks);
+        tokio::task::yield_now().await;
+        tasks.cut(one);
+        assert!(one_is_dropped.await.is_err());
+        let id = tasks.reserve().expect("not cut");
+        tasks.cut(id);
+        let ran = Arc::new(());
+        let held = ran.clone();
+        tasks.spawn(id, &Handle::current(), async move {
+            let _held = held;
+            panic!("it was cut before");
+        });
+        end_other.send(()).expect("it runs");
+        tasks.emptied().await;
+        while Arc::strong_count(&ran) > 1 {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn cutting_all_takes_no_more_and_so_does_dropping() {
+        let tasks = Tasks::default();
+        let (_, _end, is_dropped) = task(&tasks);
+        let reserved = tasks.reserve().expect("not cut");
+        tasks.cut_all();
+        assert!(tasks.reserve().is_none());
+        tasks.spawn(reserved, &Handle::current(), pending());
+        assert!(is_dropped.await.is_err());
+        tasks.emptied().await;
+
+        let tasks = Tasks::default();
+        let (_, _end, is_dropped) = task(&tasks);
+        drop(tasks);
+        assert!(is_dropped.await.is_err());
+    }
+
+    #[tokio::test]
+    async fn a_task_that_panics_leaves_its_place() {
+        let tasks = Tasks::default();
+        let id = tasks.reserve().expect("not cut");
+        tasks.spawn(id, &Handle::current(), async { panic!("on purpose") });
+        tasks.emptied().await;
+    }
+
+    #[test]
+    fn a_runtime_that_is_gone_leaves_no_place_taken() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .expect("a runtime");
+        let handle = runtime.handle().clone();
+        drop(runtime);
+        let tasks = Tasks::default();
+        let id = tasks.reserve().expect("not cut");
+        tasks.spawn(id, &handle, pending());
+        assert!(tasks.set.running().tasks.is_empty());
+    }
+}

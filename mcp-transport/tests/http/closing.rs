@@ -8,9 +8,9 @@ use mcp_transport::{
     jsonrpc::RequestId,
     transport::{Incoming, Transport},
 };
-use tokio::time::Instant;
+use tokio::{runtime::Handle, time::Instant};
 
-use crate::server::{Client, Server, all_is_quiet};
+use crate::server::{Client, Server, all_is_quiet, result};
 
 const LIMIT: Duration = Duration::from_secs(5);
 
@@ -166,6 +166,39 @@ async fn dropping_the_transport_cuts_everything_without_a_word() {
         told.recv().await.is_none(),
         "the receiver is let go of in silence"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_drop_no_task_is_left_whatever_it_was_about() {
+    let server = Server::start().await;
+    let (mut client, mut idle) = Client::opened(&server, "s").await;
+    client.request(1, "tools/call");
+    idle.request().await;
+    client.request(2, "tools/call");
+    let (mut silent, _) = server.request().await;
+    client.request(3, "tools/call");
+    let (mut stream, _) = server.request().await;
+    stream.begin_events(&[]).await;
+    client.notify("notifications/cancelled");
+    server.request().await;
+    // More than the sockets hold, to a server that does not read.
+    client.request_with(4, "tools/call", &format!("{:?}", "x".repeat(32 << 20)));
+    let mut stuck = server.accept().await;
+    for id in 1..=4 {
+        client.written(id).await;
+    }
+    // One that is not accepted, and one that has not begun.
+    client.request(5, "tools/call");
+    client.written(5).await;
+    client.request(6, "tools/call");
+    idle.json(&result(1, "{}")).await;
+    assert_eq!(client.message().await, result(1, "{}"));
+    drop(client);
+    all_is_quiet().await;
+    assert_eq!(Handle::current().metrics().num_alive_tasks(), 0);
+    for connection in [&mut idle, &mut silent, &mut stream, &mut stuck] {
+        connection.closed().await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
