@@ -191,12 +191,42 @@ async fn closing_everything_waits_also_for_closings_that_began_before() {
     let fake = Fake::slow_to_close();
     open(&pool, &binding, &key("scope"), &fake).await;
     drop(pool.close_session(&key("scope")));
-    let all = tokio::spawn(pool.close_all());
-    until(|| pool.counters().closing == 1).await;
-    assert!(!all.is_finished());
+    let mut all = pool.close_all();
+    assert_eq!(all.victims(), 0);
+    tokio::select! {
+        biased;
+        () = &mut all => panic!("one closing is still under way"),
+        () = fake.closing.wait() => {}
+    }
     fake.may_close.raise();
-    all.await.unwrap();
+    all.await;
     assert!(fake.closed.is_raised());
+}
+
+#[tokio::test]
+async fn closings_are_bounded_in_number_and_wait_in_order() {
+    let (pool, binding) = pool_with(Limits {
+        closings: 2,
+        ..Limits::default()
+    });
+    let fakes = [(); 4].map(|()| Fake::slow_to_close());
+    for (scope, fake) in ["a", "b", "c", "d"].into_iter().zip(&fakes) {
+        open(&pool, &binding, &key(scope), fake).await;
+    }
+    let closing = tokio::spawn(pool.close_all());
+    let begun = || fakes.each_ref().map(|fake| fake.closing.is_raised());
+    fakes[1].closing.wait().await;
+    assert_eq!(pool.counters().closing, 4);
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(begun(), [true, true, false, false]);
+    fakes[0].may_close.raise();
+    fakes[2].closing.wait().await;
+    assert_eq!(begun(), [true, true, true, false]);
+    fakes.iter().for_each(|fake| fake.may_close.raise());
+    closing.await.unwrap();
+    assert!(fakes.iter().all(|fake| fake.closed.is_raised()));
 }
 
 #[tokio::test(start_paused = true)]

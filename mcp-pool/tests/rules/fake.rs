@@ -93,6 +93,8 @@ pub(crate) struct Inner {
     /// The opener may go on.
     pub(crate) may_open: Flag,
     pub(crate) retired: Flag,
+    /// The closing had its turn.
+    pub(crate) closing: Flag,
     /// The closing may go on.
     pub(crate) may_close: Flag,
     pub(crate) closed: Flag,
@@ -115,6 +117,7 @@ impl Fake {
             given_up: Flag::lowered(),
             may_open,
             retired: Flag::lowered(),
+            closing: Flag::lowered(),
             may_close,
             closed: Flag::lowered(),
         }))
@@ -185,6 +188,7 @@ impl Session for Fake {
 
     async fn closed(&self) {
         assert!(self.retired.is_raised(), "told before it is awaited");
+        self.closing.raise();
         self.may_close.wait().await;
         self.closed.raise();
     }
