@@ -5,7 +5,7 @@ use std::{
     process::Command,
 };
 
-use crate::{library::library, scratch::Scratch};
+use crate::{child::Child, library::library, scratch::Scratch};
 
 /// The language that a host is compiled as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,6 +57,20 @@ pub fn compile(source: &str, language: Language, link: Link, scratch: &Scratch) 
     }
     expect_success(&mut command, &source);
     program
+}
+
+/// Starts a host; under the command that `MCPCONN_UNDER` names (valgrind, say), if it does.
+pub fn start(program: &Path, arguments: &[&str]) -> Child {
+    let under = std::env::var("MCPCONN_UNDER").unwrap_or_default();
+    let mut words = under.split_whitespace();
+    let mut command = match words.next() {
+        Some(under) => Command::new(under),
+        None => Command::new(program),
+    };
+    if !under.is_empty() {
+        command.args(words).arg(program);
+    }
+    Child::start(command.args(arguments))
 }
 
 fn compiler(language: Language) -> Command {

@@ -26,7 +26,8 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct Gate {
-    holding: bool,
+    /// What a client may not send while it is held up.
+    holding: Option<String>,
     /// Something that a client sent is held up.
     held_up: bool,
     /// Both ends of every connection that was made, to cut them.
@@ -62,9 +63,10 @@ impl Proxy {
         format!("http://{}/mcp", self.address)
     }
 
-    /// From now on nothing that a client sends reaches the server. What the server sends still passes.
-    pub fn hold(&self) {
-        self.shared.lock().holding = true;
+    /// From now on a connection is held up, in what its client sends, as soon as that contains `part`; with an empty
+    /// part at once. What the server sends still passes.
+    pub fn hold(&self, part: &str) {
+        self.shared.lock().holding = Some(part.to_owned());
     }
 
     /// Waits until a client has sent something that is held up.
@@ -82,7 +84,7 @@ impl Proxy {
     /// Lets go what was held up, and everything after it.
     pub fn let_go(&self) {
         let mut gate = self.shared.lock();
-        gate.holding = false;
+        gate.holding = None;
         gate.held_up = false;
         self.shared.changed.notify_all();
     }
@@ -129,15 +131,22 @@ impl Shared {
         }
         let (from_client, from_server) = (client.try_clone()?, server.try_clone()?);
         let ours = self.clone();
-        thread::spawn(move || pump(from_client, server, || ours.pass()));
-        thread::spawn(move || pump(from_server, client, || true));
+        thread::spawn(move || pump(from_client, server, |bytes| ours.pass(bytes)));
+        thread::spawn(move || pump(from_server, client, |_| true));
         Ok(())
     }
 
-    /// Waits while the proxy holds; false if it was stopped meanwhile.
-    fn pass(&self) -> bool {
+    /// Waits while the proxy holds this up; false if it was stopped meanwhile. (A part that comes in two pieces would
+    /// be missed; small requests come whole.)
+    fn pass(&self, bytes: &[u8]) -> bool {
+        let text = String::from_utf8_lossy(bytes);
         let mut gate = self.lock();
-        while gate.holding && !gate.stopped {
+        while gate
+            .holding
+            .as_ref()
+            .is_some_and(|part| text.contains(part))
+            && !gate.stopped
+        {
             gate.held_up = true;
             self.changed.notify_all();
             gate = self.wait(gate, PATIENCE);
@@ -147,10 +156,10 @@ impl Shared {
 }
 
 /// Carries bytes one way until either end is gone, each piece only once `pass` lets it.
-fn pump(mut from: TcpStream, mut to: TcpStream, pass: impl Fn() -> bool) {
+fn pump(mut from: TcpStream, mut to: TcpStream, pass: impl Fn(&[u8]) -> bool) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(length @ 1..) = from.read(&mut buffer) {
-        if !pass() || to.write_all(&buffer[..length]).is_err() {
+        if !pass(&buffer[..length]) || to.write_all(&buffer[..length]).is_err() {
             break;
         }
     }
@@ -168,7 +177,7 @@ mod tests {
         thread::spawn(move || {
             for connection in listener.incoming().flatten() {
                 let answers = connection.try_clone().expect("a descriptor");
-                thread::spawn(move || pump(connection, answers, || true));
+                thread::spawn(move || pump(connection, answers, |_| true));
             }
         });
         port
@@ -187,7 +196,7 @@ mod tests {
         let mut connection = TcpStream::connect(proxy.address).expect("it listens");
         assert_eq!(&ask(&mut connection).expect("an answer"), b"ping");
 
-        proxy.hold();
+        proxy.hold("pi");
         let asking = thread::spawn(move || (ask(&mut connection).expect("an answer"), connection));
         proxy.await_held_up();
         assert!(!asking.is_finished());
