@@ -1,0 +1,30 @@
+//! The library as a host in C sees it, compiled here against the header, with real servers and hostile ones.
+
+mod bad_input;
+mod examples;
+mod expiry;
+mod main_job;
+mod server_everything;
+mod supervision;
+
+use std::path::Path;
+
+use mcpconn_tests::{
+    c_host::{self, Language, Link},
+    child::Child,
+    scratch::Scratch,
+};
+
+/// The server of ours that misbehaves when told.
+const DEMO_SERVER: &str = env!("CARGO_BIN_EXE_demo-server");
+
+fn demo_server() -> &'static Path {
+    Path::new(DEMO_SERVER)
+}
+
+/// Compiles a host as C99 against the shared library, the usual case, and starts it.
+#[track_caller]
+fn start(source: &str, arguments: &[&str], scratch: &Scratch) -> Child {
+    let program = c_host::compile(source, Language::C99, Link::Shared, scratch);
+    c_host::start(&program, arguments)
+}

@@ -1,0 +1,67 @@
+use std::time::Duration;
+
+use mcpconn_tests::{
+    c_host::{self, Language, Link},
+    demo_log::DemoLog,
+    processes,
+    scratch::Scratch,
+};
+
+use crate::{DEMO_SERVER, start};
+
+/// Runs the host, and shows that none of the processes that its servers were and had is left.
+fn main_job(language: Language, link: Link) {
+    let scratch = Scratch::new();
+    let log = DemoLog::at(scratch.file("log"));
+    let program = c_host::compile("main_job.c", language, link, &scratch);
+    c_host::start(&program, &[DEMO_SERVER, log.path()])
+        .finish()
+        .expect_success();
+    assert!(
+        log.count("helper") > 0,
+        "the servers had children of their own"
+    );
+    processes::expect_gone(&log.pids(), Duration::from_secs(10));
+}
+
+#[test]
+fn a_host_in_c_does_the_main_job() {
+    main_job(Language::C99, Link::Shared);
+}
+
+#[test]
+fn a_host_in_cpp_does_the_main_job() {
+    main_job(Language::Cxx17, Link::Shared);
+}
+
+#[test]
+fn a_host_that_links_the_static_library_does_the_main_job() {
+    main_job(Language::C99, Link::Static);
+}
+
+#[test]
+fn a_server_was_told_of_the_cancellation() {
+    let scratch = Scratch::new();
+    let log = DemoLog::at(scratch.file("log"));
+    start("main_job.c", &[DEMO_SERVER, log.path()], &scratch)
+        .finish()
+        .expect_success();
+    // One call was cancelled by the host and one by its deadline; the one that ran at the close may have been, too.
+    assert!(log.count("cancelled") >= 2);
+}
+
+#[test]
+fn results_are_heard_by_callbacks_one_by_one_and_by_waiting() {
+    let scratch = Scratch::new();
+    start("three_ways.c", &[DEMO_SERVER], &scratch)
+        .finish()
+        .expect_success();
+}
+
+#[test]
+fn a_host_that_ignores_sigchld_and_not_sigpipe_outlives_servers_killed_a_moment_ago() {
+    let scratch = Scratch::new();
+    start("signals.c", &[DEMO_SERVER], &scratch)
+        .finish()
+        .expect_success();
+}

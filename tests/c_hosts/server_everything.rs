@@ -1,0 +1,29 @@
+use mcpconn_tests::{scratch::Scratch, server::Server, tools};
+use serde_json::json;
+
+use crate::start;
+
+#[test]
+fn the_official_server_everything_works_over_stdio() {
+    let Some(everything) = tools::need("server-everything over stdio", tools::everything()) else {
+        return;
+    };
+    let scratch = Scratch::new();
+    let servers = json!({ "everything": { "command": everything.node, "args": [everything.script, "stdio"] } });
+    start("everything.c", &[&servers.to_string()], &scratch)
+        .finish()
+        .expect_success();
+}
+
+#[test]
+fn the_official_server_everything_works_over_streamable_http() {
+    let Some(everything) = tools::need("server-everything over HTTP", tools::everything()) else {
+        return;
+    };
+    let scratch = Scratch::new();
+    let server = Server::everything(&everything);
+    let servers = json!({ "everything": { "type": "http", "url": server.url } });
+    start("everything.c", &[&servers.to_string()], &scratch)
+        .finish()
+        .expect_success();
+}
