@@ -11,15 +11,14 @@ use mcp_transport::{
     jsonrpc::RequestId,
     transport::Transport,
 };
-use tokio::{net::TcpListener, time::advance};
+use tokio::time::advance;
 
-use crate::server::{Client, Server, all_is_quiet, response, result};
+use crate::server::{Client, Refusing, Server, all_is_quiet, response, result};
 
 #[tokio::test]
 async fn a_port_where_nobody_listens_is_named_and_nothing_was_sent() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
-    let authority = listener.local_addr().expect("an address").to_string();
-    drop(listener);
+    let port = Refusing::bind();
+    let authority = port.authority();
     let config = HttpConfig::new(&format!("http://{authority}/mcp"), &[]).expect("good");
     let mut client = Client::with(config).await;
     client.request(1, "initialize");

@@ -5,7 +5,7 @@ use mcp_transport::{
     http::{HttpClient, HttpConfig, HttpTransport},
 };
 
-use crate::server::{Client, Server};
+use crate::server::{Client, Refusing, Server};
 
 fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs
@@ -110,10 +110,8 @@ async fn no_error_has_what_was_sent_in_it_even_if_the_server_echoes_all_of_it() 
         }
     }
     // Where nobody listens.
-    let url = {
-        let server = Server::start().await;
-        format!("http://{}/pathsecret?k=querysecret", server.authority())
-    };
+    let port = Refusing::bind();
+    let url = format!("http://{}/pathsecret?k=querysecret", port.authority());
     let headers = pairs(&[("authorization", "Bearer headersecret")]);
     let mut client = Client::with(HttpConfig::new(&url, &headers).expect("good")).await;
     client.request_with(1, "tools/call", arguments);

@@ -12,7 +12,7 @@ use mcp_transport::{
 };
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     sync::mpsc,
 };
 
@@ -68,6 +68,23 @@ impl Server {
 
     pub(crate) fn config(&self) -> HttpConfig {
         HttpConfig::new(&self.url(), &[]).expect("a good configuration")
+    }
+}
+
+/// A port that is taken and refuses connections.
+pub(crate) struct Refusing(TcpSocket);
+
+impl Refusing {
+    pub(crate) fn bind() -> Self {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket
+            .bind(([127, 0, 0, 1], 0).into())
+            .expect("a free port");
+        Self(socket)
+    }
+
+    pub(crate) fn authority(&self) -> String {
+        self.0.local_addr().expect("an address").to_string()
     }
 }
 

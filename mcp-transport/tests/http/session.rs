@@ -157,6 +157,20 @@ async fn a_handshake_notification_that_is_never_answered_holds_up_others_for_a_w
     assert_eq!(client.answer(1).await, result(1, "{}"));
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_head_of_its_answer_is_enough_to_go_on() {
+    let server = Server::start().await;
+    let mut client = Client::of(&server).await;
+    let mut connection = client.open(&server, &[]).await;
+    client.notify("notifications/initialized");
+    connection.request().await;
+    client.request(1, "tools/list");
+    let begun = tokio::time::Instant::now();
+    connection.begin_events(&[]).await;
+    server.request().await;
+    assert_eq!(begun.elapsed(), std::time::Duration::ZERO);
+}
+
 #[tokio::test]
 async fn whatever_is_said_to_a_notification_the_next_request_is_served() {
     for (status, headers, body) in [
