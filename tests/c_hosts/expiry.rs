@@ -93,4 +93,9 @@ fn a_session_that_opens_after_the_close_began_is_closed() {
         "the reconnect reached the server"
     );
     server.hear_error(ENDED);
+    assert_eq!(
+        server.count_errors(EXPIRED),
+        1,
+        "it was the client that ended the second session"
+    );
 }

@@ -29,12 +29,16 @@ use super::{
     catalogue::{self, Catalogue},
     error::Error,
     event::{Event, EventKind},
+    leaving::Leaving,
     queue::{EventQueue, Lane},
     settings::Settings,
 };
 
 /// How long a server may take to tell its tools.
 const CATALOGUE_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long what an attempt opened may take to go when the attempt was given up: it was never in use.
+const GIVEN_UP_CLOSE: Duration = Duration::from_secs(1);
 
 /// What a transport's error means for the reconnect budget.
 pub(super) fn failure(error: &error::Error) -> Failure {
@@ -63,6 +67,8 @@ pub(super) struct Opener {
     settings: RwLock<Arc<Settings>>,
     /// Says that the client's time to close is over.
     cut: watch::Receiver<bool>,
+    /// Where attempts that were given up are ended in good order.
+    leaving: Leaving,
 }
 
 #[derive(Debug)]
@@ -78,6 +84,7 @@ impl Opener {
         config: ServerConfig,
         settings: Settings,
         cut: watch::Receiver<bool>,
+        leaving: Leaving,
     ) -> Result<Self, error::Error> {
         let way = match config.connection {
             Connection::Stdio(stdio) => Way::Stdio(stdio),
@@ -91,6 +98,7 @@ impl Opener {
             way,
             settings: RwLock::new(Arc::new(settings)),
             cut,
+            leaving,
         })
     }
 
@@ -127,7 +135,13 @@ impl Opener {
                 + self.settings().connect_timeout(default_timeout, attempt),
             handler,
         };
-        Session::open(transport, options).await
+        let attempt = GivenUp {
+            transport: Some(transport.clone()),
+            leaving: &self.leaving,
+        };
+        let opened = Session::open(transport, options).await;
+        attempt.not();
+        opened
     }
 
     /// Opens a session for a scope, which needs leave of the budget.
@@ -150,6 +164,27 @@ impl Opener {
                 // The call itself never left, whatever became of the handshake.
                 Err(told.with_outcome(error::Outcome::NotSent))
             }
+        }
+    }
+}
+
+/// An attempt that is dropped before it was done: what it may have opened at the server is closed.
+struct GivenUp<'a> {
+    transport: Option<Arc<dyn Transport>>,
+    leaving: &'a Leaving,
+}
+
+impl GivenUp<'_> {
+    fn not(mut self) {
+        self.transport = None;
+    }
+}
+
+impl Drop for GivenUp<'_> {
+    fn drop(&mut self) {
+        if let Some(transport) = self.transport.take() {
+            self.leaving
+                .spawn(async move { transport.close(GIVEN_UP_CLOSE).await });
         }
     }
 }

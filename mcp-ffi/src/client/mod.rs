@@ -8,6 +8,7 @@ mod catalogue;
 mod connect;
 mod error;
 mod event;
+mod leaving;
 mod model_names;
 mod options;
 mod queue;
@@ -44,6 +45,7 @@ use self::{
     call::{Call, Ticket},
     calls::Calls,
     connect::ScopedSession,
+    leaving::Leaving,
     queue::{EventQueue, Lane},
     runtime::Driver,
     scope::domain_or_default,
@@ -85,6 +87,7 @@ struct Shared {
     fingerprints: RandomState,
     /// Told when the time to close is over: what still closes is cut.
     cut: watch::Sender<bool>,
+    leaving: Leaving,
     runtime: Handle,
 }
 
@@ -159,6 +162,7 @@ impl Client {
                 calls: Calls::default(),
                 fingerprints: RandomState::new(),
                 cut: watch::Sender::new(false),
+                leaving: Leaving::new(runtime.clone()),
                 runtime,
                 options,
             }),
@@ -462,7 +466,7 @@ impl Shared {
         servers.replace(domain, slots);
         for slot in before.into_values() {
             if let Slot::Ready(server) = slot {
-                self.runtime.spawn(async move {
+                self.leaving.spawn(async move {
                     server
                         .supervisor
                         .shutdown(server.opener.settings().close_timeout())
@@ -499,6 +503,7 @@ impl Shared {
             config,
             settings,
             self.cut.subscribe(),
+            self.leaving.clone(),
         )
         .map_err(|error| format!("server \"{name}\": {error}"))?;
         Ok((plan, fingerprint))
@@ -523,6 +528,7 @@ impl Shared {
             ends.spawn(closing);
             let all = async {
                 while ends.join_next().await.is_some() {}
+                shared.leaving.all_left().await;
                 shared.calls.all_ended().await;
             };
             tokio::pin!(all);

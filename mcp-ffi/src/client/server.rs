@@ -17,6 +17,7 @@ use super::{
     catalogue::Catalogue,
     connect::{HomeConnector, Opener},
     event::{Event, EventKind, ServerStatus},
+    leaving::Leaving,
     queue::{EventQueue, Lane},
     settings::Settings,
 };
@@ -49,8 +50,9 @@ impl Plan {
         config: ServerConfig,
         settings: Settings,
         cut: watch::Receiver<bool>,
+        leaving: Leaving,
     ) -> Result<Self, error::Error> {
-        let opener = Opener::new(name.clone(), config, settings, cut)?;
+        let opener = Opener::new(name.clone(), config, settings, cut, leaving)?;
         Ok(Self {
             domain,
             name,

@@ -58,6 +58,8 @@ struct Shared {
     receiver: RwLock<Option<Arc<dyn Receiver>>>,
     state: Mutex<State>,
     posts: Tasks,
+    /// The POST of `initialize`. It outlives the others, for what it opens must be closed.
+    opening: Tasks,
     /// The good-bye, which outlives the posts.
     closing: Tasks,
 }
@@ -91,6 +93,7 @@ impl HttpTransport {
                 receiver: RwLock::default(),
                 state: Mutex::default(),
                 posts: Tasks::default(),
+                opening: Tasks::default(),
                 closing: Tasks::default(),
             }),
         }
@@ -141,6 +144,7 @@ impl Transport for HttpTransport {
             if timeout(limit, over).await.is_err() {
                 shared.closing.cut_all();
             }
+            shared.opening.cut_all();
         })
     }
 }
@@ -149,6 +153,7 @@ impl Drop for HttpTransport {
     fn drop(&mut self) {
         self.shared.state().closed = true;
         self.shared.posts.cut_all();
+        self.shared.opening.cut_all();
         self.shared.closing.cut_all();
     }
 }
@@ -172,9 +177,6 @@ impl Shared {
             // Its end was told already.
             return;
         };
-        let Some(task) = self.posts.reserve() else {
-            return;
-        };
         let role = if state.initialized {
             Role::Other
         } else {
@@ -183,6 +185,13 @@ impl Shared {
                 (Some("notifications/initialized"), None) => Role::Initialized,
                 _ => Role::Other,
             }
+        };
+        let tasks = match role {
+            Role::Initialize => &self.opening,
+            Role::Initialized | Role::Other => &self.posts,
+        };
+        let Some(task) = tasks.reserve() else {
+            return;
         };
         let mut gate = state.gate.clone();
         let mut opens = None;
@@ -198,7 +207,8 @@ impl Shared {
             state.gate = None;
             gate = None;
         }
-        if let Some(id) = message.request {
+        // An `initialize` that is given up is not cut before the close, which sees to what it opened.
+        if let (Some(id), Role::Initialized | Role::Other) = (message.request, role) {
             state.requests.insert(id, task);
         }
         drop(state);
@@ -210,7 +220,7 @@ impl Shared {
             settled: false,
             opens,
         };
-        self.posts.spawn(task, &runtime, exchange.run(gate));
+        tasks.spawn(task, &runtime, exchange.run(gate));
     }
 
     /// Tells the receiver, unless the end was told.
@@ -296,8 +306,7 @@ impl Shared {
                 return;
             }
             state.requests = HashMap::new();
-            let says_farewell = state.session.is_some() && !state.expired;
-            state.runtime.clone().filter(|_| says_farewell)
+            state.runtime.clone()
         };
         self.posts.cut_all();
         self.end(Error::new(ErrorKind::Closed, "the session was closed"));
@@ -307,22 +316,35 @@ impl Shared {
         };
         let shared = self.clone();
         self.closing.spawn(task, &runtime, async move {
-            let farewell = shared.client.send(client::Outgoing {
-                method: Method::DELETE,
-                url: &shared.config.url,
-                uri: &shared.config.uri,
-                headers: shared.session_headers(),
-                body: bytes::Bytes::new(),
-                taken: None,
-            });
-            match timeout(limit, farewell).await {
-                // Whatever it says: many servers do not offer it.
-                Ok(Ok(answer)) => {
-                    tracing::debug!(status = answer.status().as_u16(), "the session was ended");
-                }
-                Ok(Err(error)) => tracing::debug!(%error, "the session's end was not delivered"),
-                Err(_) => tracing::debug!("the session's end was not answered in time"),
+            if timeout(limit, shared.farewell()).await.is_err() {
+                tracing::debug!("the session's end was not answered in time");
             }
         });
+    }
+
+    /// Tells the server that the session is over, also one that opens only now.
+    async fn farewell(&self) {
+        self.opening.emptied().await;
+        {
+            let state = self.state();
+            if state.session.is_none() || state.expired {
+                return;
+            }
+        }
+        let farewell = self.client.send(client::Outgoing {
+            method: Method::DELETE,
+            url: &self.config.url,
+            uri: &self.config.uri,
+            headers: self.session_headers(),
+            body: bytes::Bytes::new(),
+            taken: None,
+        });
+        match farewell.await {
+            // Whatever it says: many servers do not offer it.
+            Ok(answer) => {
+                tracing::debug!(status = answer.status().as_u16(), "the session was ended");
+            }
+            Err(error) => tracing::debug!(%error, "the session's end was not delivered"),
+        }
     }
 }

@@ -10,7 +10,9 @@ use mcp_transport::{
 };
 use tokio::{runtime::Handle, time::Instant};
 
-use crate::server::{Client, Server, all_is_quiet, result};
+use crate::server::{Client, Server, all_is_quiet, response, result};
+
+const JSON: (&str, &str) = ("content-type", "application/json");
 
 const LIMIT: Duration = Duration::from_secs(5);
 
@@ -98,14 +100,46 @@ async fn without_a_session_id_there_is_no_farewell() {
     connection.closed().await;
 }
 
+#[tokio::test]
+async fn a_session_that_opens_only_after_the_close_began_is_ended_and_never_told() {
+    for given_up in [false, true] {
+        let server = Server::start().await;
+        let mut client = Client::of(&server).await;
+        client.request(0, "initialize");
+        let (mut connection, _) = server.request().await;
+        client.written(0).await;
+        if given_up {
+            client.transport.abandon(RequestId(0));
+        }
+        let Client { transport, told } = &mut client;
+        let served = async {
+            assert!(matches!(told.recv().await, Some(Incoming::Ended(_))));
+            let late = response(
+                "200 OK",
+                &[("mcp-session-id", "late"), JSON],
+                &result(0, "{}"),
+            );
+            connection.send(late).await;
+            let request = connection.request().await;
+            assert_eq!(request.line, "DELETE /mcp HTTP/1.1");
+            assert_eq!(request.header("mcp-session-id"), Some("late"));
+            connection.answer("200 OK", &[], "").await;
+        };
+        tokio::join!(transport.close(LIMIT), served);
+        assert!(client.left().is_empty());
+    }
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_handshake_that_is_held_up_is_cut_by_the_close() {
+async fn a_handshake_that_is_held_up_is_cut_when_the_time_to_close_is_over() {
     let server = Server::start().await;
     let mut client = Client::of(&server).await;
     client.request(0, "initialize");
     let (mut connection, _) = server.request().await;
     client.written(0).await;
+    let begun = Instant::now();
     client.transport.close(LIMIT).await;
+    assert_eq!(begun.elapsed(), LIMIT);
     assert_eq!(client.ended().await, ErrorKind::Closed);
     connection.closed().await;
     all_is_quiet().await;
