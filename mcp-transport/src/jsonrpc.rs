@@ -1,7 +1,7 @@
 //! JSON-RPC 2.0 messages: reading the envelope without touching what is inside, and writing one around it.
 //!
 //! Params and results are never parsed here. They are pointed at inside the buffer that was read
-//! ([`parse`]), and cut out of it without a copy ([`slice`]).
+//! ([`parse`]), and cut out of it without a copy ([`slice()`]).
 
 use std::{borrow::Cow, fmt};
 
@@ -202,6 +202,7 @@ pub(crate) fn progress_of(params: &[u8]) -> Option<RequestId> {
 /// Reads the id of an answer that was too long to be kept, from its first and its last bytes.
 ///
 /// `None` where these do not show beyond doubt that it is an answer, and to which request.
+#[cfg(any(target_os = "linux", test))]
 pub(crate) fn id_of_cut_answer(head: &[u8], tail: &[u8]) -> Option<RequestId> {
     let head = std::str::from_utf8(until_broken_char(head)).ok()?;
     let mut rest = head.trim_start().strip_prefix('{')?;
@@ -236,6 +237,7 @@ pub(crate) fn id_of_cut_answer(head: &[u8], tail: &[u8]) -> Option<RequestId> {
 }
 
 /// The longest beginning of `bytes` that ends with a whole UTF-8 character.
+#[cfg(any(target_os = "linux", test))]
 fn until_broken_char(bytes: &[u8]) -> &[u8] {
     match std::str::from_utf8(bytes) {
         Ok(_) => bytes,

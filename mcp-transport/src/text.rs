@@ -30,10 +30,16 @@ pub(crate) fn one_line(bytes: &[u8], max: usize) -> String {
     out
 }
 
-/// A duration as people write it.
+/// A duration as people write it: about three digits of it.
 pub(crate) fn seconds(duration: Duration) -> String {
-    let seconds = (duration.as_secs_f64() * 1000.0).round() / 1000.0;
-    format!("{seconds} s")
+    let seconds = duration.as_secs_f64();
+    let unit = match seconds {
+        100.0.. => 1.0,
+        10.0.. => 10.0,
+        1.0.. => 100.0,
+        _ => 1000.0,
+    };
+    format!("{} s", (seconds * unit).round() / unit)
 }
 
 #[cfg(test)]
@@ -54,6 +60,8 @@ mod tests {
     fn durations_read_well() {
         assert_eq!(seconds(Duration::from_secs(60)), "60 s");
         assert_eq!(seconds(Duration::from_millis(1500)), "1.5 s");
-        assert_eq!(seconds(Duration::from_nanos(59_999_999_000)), "60 s");
+        assert_eq!(seconds(Duration::from_millis(59_996)), "60 s");
+        assert_eq!(seconds(Duration::from_millis(50)), "0.05 s");
+        assert_eq!(seconds(Duration::ZERO), "0 s");
     }
 }

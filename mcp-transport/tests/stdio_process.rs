@@ -143,7 +143,10 @@ fn a_host_that_ignores_sigchld_steals_a_status_and_not_a_session() {
             let orphan = heard.next("test/orphan").await["pid"].as_u64().unwrap() as u32;
             let pid = session.pid().unwrap();
             session.close(std::time::Duration::from_millis(380)).await;
-            assert!(!runs(pid) && !runs(orphan));
+            until("leader and orphan have gone", || {
+                !runs(pid) && !runs(orphan)
+            })
+            .await;
 
             // What cannot be started is still told.
             let error = open_with(StdioTransport::new(shell("exit 1")))
@@ -280,4 +283,85 @@ fn a_process_that_ends_without_closing_takes_its_servers_along() {
             until("the server has gone", || !runs(pid)).await;
         },
     );
+}
+
+/// Makes this thread, and those that it starts, see a kernel of before 5.3 and 5.11 and 6.9: no `clone3`, no
+/// `close_range`, no signals to the group of a descriptor.
+fn forbid_newer_calls() {
+    use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W};
+    let load = |offset| (BPF_LD | BPF_W | BPF_ABS, 0, 0, offset);
+    let is = |value: u32, yes, no| (BPF_JMP | BPF_JEQ | BPF_K, yes, no, value);
+    let errno = |errno: i32| {
+        (
+            BPF_RET | BPF_K,
+            0,
+            0,
+            libc::SECCOMP_RET_ERRNO | errno as u32,
+        )
+    };
+    let program = [
+        load(0),
+        is(libc::SYS_clone3 as u32, 5, 0),
+        is(libc::SYS_close_range as u32, 4, 0),
+        is(libc::SYS_pidfd_send_signal as u32, 0, 4),
+        // The low half of the fourth argument, on a little-endian machine.
+        load(16 + 3 * 8),
+        is(4, 0, 2),
+        errno(libc::EINVAL),
+        errno(libc::ENOSYS),
+        (BPF_RET | BPF_K, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let mut filter = program.map(|(code, jt, jf, k)| libc::sock_filter {
+        code: code as u16,
+        jt,
+        jf,
+        k,
+    });
+    let filter = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: the filter is a good program of the length that it says; the kernel copies it.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        assert_eq!(
+            libc::prctl(
+                libc::PR_SET_SECCOMP,
+                libc::SECCOMP_MODE_FILTER,
+                &raw const filter
+            ),
+            0
+        );
+        assert_eq!(libc::syscall(libc::SYS_close_range, 1000, 1000, 0), -1);
+    }
+}
+
+#[test]
+#[cfg(target_endian = "little")]
+fn an_older_kernel_serves_as_well() {
+    alone("an_older_kernel_serves_as_well", async || {
+        // SAFETY: it only makes a descriptor, which the test leaves open.
+        let forgotten = unsafe { libc::dup(2) };
+        forbid_newer_calls();
+        let (session, mut heard) = open(&["orphan=hold,ignore"]).await;
+        let orphan = heard.next("test/orphan").await["pid"].as_u64().unwrap() as u32;
+        let seen = call(&session, "env", json!({})).await.unwrap();
+        assert!(
+            !seen["fds"].as_array().unwrap().contains(&json!(forgotten)),
+            "{}",
+            seen["fds"]
+        );
+        session.close(std::time::Duration::from_millis(380)).await;
+        until("the orphan has gone", || !runs(orphan)).await;
+
+        let (session, mut heard) =
+            open(&["orphan=quiet,ignore", "ignore-eof", "ignore-term"]).await;
+        let orphan = heard.next("test/orphan").await["pid"].as_u64().unwrap() as u32;
+        let pid = session.pid().unwrap();
+        drop(session);
+        until("leader and orphan have gone", || {
+            !exists(pid) && !runs(orphan)
+        })
+        .await;
+    });
 }
