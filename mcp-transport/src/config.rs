@@ -79,7 +79,7 @@ impl fmt::Debug for StdioConfig {
 pub struct RemoteConfig {
     /// `http` or `https`, without user info.
     pub url: Url,
-    /// Headers of every request, in the order of the JSON. User info of the URL is here, as `Authorization`.
+    /// Headers of every request. User info of the URL is here, as `Authorization`.
     pub headers: Vec<(String, String)>,
 }
 

@@ -65,7 +65,8 @@ pub trait Transport: std::fmt::Debug + Send + Sync + 'static {
     fn abandon(&self, request: RequestId);
 
     /// Ends the connection in good order within the limit; whatever stays after it is cut.
-    /// May be called more than once and together with anything else.
+    /// May be called more than once and together with anything else. A transport that can do so begins with the
+    /// call and goes on when the future is dropped.
     fn close(&self, limit: Duration) -> BoxFuture<'_, ()>;
 
     /// What is known of the server beside its messages, in one line for an error's text: what it printed

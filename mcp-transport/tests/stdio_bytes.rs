@@ -226,3 +226,34 @@ async fn a_request_that_waits_behind_a_full_pipe_can_be_taken_back_and_one_that_
     );
     session.close(std::time::Duration::ZERO).await;
 }
+
+#[tokio::test]
+async fn a_full_pipe_whose_queue_was_withdrawn_takes_the_next_request() {
+    let (session, _) = open(&[]).await;
+    kill(session.pid().unwrap(), libc::SIGSTOP);
+    // Exactly what the pipe holds, so that of the next one not a byte goes out.
+    let len = |text: &str| {
+        let params = tool("echo", json!({"text": text})).unwrap();
+        let id = mcp_transport::jsonrpc::RequestId(2);
+        mcp_transport::jsonrpc::request(id, "tools/call", Some(&params), false)
+            .unwrap()
+            .len()
+            + 1
+    };
+    let text = "z".repeat(65_536 - len(""));
+    assert_eq!(len(&text), 65_536);
+    let first = session.request("tools/call", tool("echo", json!({"text": text})), long());
+    let now = tokio::time::Instant::now();
+    let soon =
+        mcp_transport::session::RequestOptions::until(now + std::time::Duration::from_millis(50));
+    let second = session.request("tools/call", tool("echo", json!({"text": "b"})), soon);
+    let error = second.await.unwrap_err();
+    assert_eq!(
+        (error.kind, error.outcome),
+        (ErrorKind::Timeout, Outcome::NotSent)
+    );
+    kill(session.pid().unwrap(), libc::SIGCONT);
+    first.await.unwrap();
+    call(&session, "echo", json!({"text": "c"})).await.unwrap();
+    session.close(LONG).await;
+}

@@ -212,9 +212,7 @@ async fn a_second_close_hastens_the_first() {
 async fn a_close_that_nobody_waits_for_goes_on() {
     let (session, _) = open(&[]).await;
     let pid = session.pid().unwrap();
-    let closing = session.close(LONG);
-    // Begun, and given up.
-    assert!(tokio::time::timeout(Duration::ZERO, closing).await.is_err());
+    drop(session.close(LONG));
     until("the server has gone", || !exists(pid)).await;
 }
 
@@ -380,8 +378,9 @@ async fn giving_up_an_opening_leaves_nothing_behind() {
         }
     };
     drop(opening);
-    drop(transport);
+    // Although somebody still holds the transport.
     until("the server has gone", || !exists(pid)).await;
+    assert_eq!(transport.pid(), None);
 }
 
 #[tokio::test]
@@ -502,11 +501,6 @@ async fn the_spawners_thread_ends_with_its_last_child() {
     }
     drop(sessions);
     until("all have gone", || pids.iter().all(|pid| !exists(*pid))).await;
-}
-
-fn kill(pid: u32, signal: i32) {
-    // SAFETY: it touches no memory.
-    assert_eq!(unsafe { libc::kill(pid as i32, signal) }, 0);
 }
 
 /// An executable file that goes with its value.

@@ -116,9 +116,10 @@ struct Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // The transport is cut when it is dropped with us; who listens for the end hears of it here.
         self.router
             .end(Error::new(ErrorKind::Closed, "the session was dropped"));
+        // Most often the transport goes with us. Where somebody else still holds it, it is cut all the same.
+        drop(self.transport.close(Duration::ZERO));
     }
 }
 
@@ -247,6 +248,8 @@ impl Session {
         let link = self.link.clone();
         link.router
             .end(Error::new(ErrorKind::Closed, "the session was closed"));
+        // Where the transport can, it begins at once; whoever polls waits for the end.
+        drop(link.transport.close(limit));
         async move { link.transport.close(limit).await }
     }
 

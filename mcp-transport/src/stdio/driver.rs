@@ -266,9 +266,7 @@ impl Driver {
                 }
             }
             if woken.as_mut().poll(cx).is_ready() {
-                if full.is_none() {
-                    self.link.outbox.flush();
-                }
+                self.link.outbox.flush();
                 busy = true;
             }
             if let Some(time) = time.as_mut().as_pin_mut() {

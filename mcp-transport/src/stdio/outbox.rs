@@ -108,7 +108,8 @@ impl Outbox {
     /// Writes what is there; for the driver, and after it found room in a full pipe.
     pub(super) fn flush(&self) {
         let mut queue = self.queue();
-        if queue.state != State::Broken && !queue.messages.is_empty() {
+        if queue.state != State::Broken {
+            // Also where nothing is left to write, because it was withdrawn: the next one tries anew.
             queue.state = State::Open;
             if queue
                 .messages

@@ -134,3 +134,10 @@ pub async fn until(what: &str, so: impl Fn() -> bool) {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
+
+/// Sends a signal to a process.
+#[cfg(target_os = "linux")]
+pub fn kill(pid: u32, signal: i32) {
+    // SAFETY: it touches no memory.
+    assert_eq!(unsafe { libc::kill(pid as i32, signal) }, 0);
+}
