@@ -6,6 +6,7 @@ mod common;
 use common::*;
 use mcp_transport::{
     error::{ErrorKind, Outcome},
+    session::{RequestOptions, list_all},
     stdio::StdioTransport,
 };
 use serde_json::json;
@@ -210,7 +211,7 @@ async fn a_request_that_waits_behind_a_full_pipe_can_be_taken_back_and_one_that_
     call(&session, "deaf", json!({})).await.unwrap();
     let soon = || {
         let now = tokio::time::Instant::now();
-        mcp_transport::session::RequestOptions::until(now + std::time::Duration::from_millis(50))
+        RequestOptions::until(now + std::time::Duration::from_millis(50))
     };
     let text = "z".repeat(1 << 20);
     let first = session.request("tools/call", tool("echo", json!({"text": text})), soon());
@@ -244,8 +245,7 @@ async fn a_full_pipe_whose_queue_was_withdrawn_takes_the_next_request() {
     assert_eq!(len(&text), 65_536);
     let first = session.request("tools/call", tool("echo", json!({"text": text})), long());
     let now = tokio::time::Instant::now();
-    let soon =
-        mcp_transport::session::RequestOptions::until(now + std::time::Duration::from_millis(50));
+    let soon = RequestOptions::until(now + std::time::Duration::from_millis(50));
     let second = session.request("tools/call", tool("echo", json!({"text": "b"})), soon);
     let error = second.await.unwrap_err();
     assert_eq!(
@@ -255,5 +255,59 @@ async fn a_full_pipe_whose_queue_was_withdrawn_takes_the_next_request() {
     kill(session.pid().unwrap(), libc::SIGCONT);
     first.await.unwrap();
     call(&session, "echo", json!({"text": "c"})).await.unwrap();
+    session.close(LONG).await;
+}
+
+#[tokio::test]
+async fn a_server_hears_what_was_cancelled_and_its_late_answers_are_dropped() {
+    let (session, mut heard) = open(&[]).await;
+    let now = tokio::time::Instant::now();
+    let limit = RequestOptions::until(now + std::time::Duration::from_secs(2));
+    let timed_out = session.request("tools/call", tool("hold", json!({})), limit);
+    let first = heard.next("test/held").await["id"].clone();
+    let dropped = session.request("tools/call", tool("hold", json!({})), long());
+    let second = heard.next("test/held").await["id"].clone();
+    drop(dropped);
+    let error = timed_out.await.unwrap_err();
+    assert_eq!(
+        (error.kind, error.outcome),
+        (ErrorKind::Timeout, Outcome::Unknown)
+    );
+    let canceled = call(&session, "canceled", json!({})).await.unwrap();
+    assert_eq!(canceled["ids"], json!([second, first]));
+    call(&session, "release", json!({})).await.unwrap();
+    assert_eq!(session.counters().late, 2);
+    session.close(LONG).await;
+}
+
+#[tokio::test]
+async fn progress_comes_before_its_answer_also_with_the_token_as_a_string() {
+    let (session, _) = open(&[]).await;
+    for shape in ["number", "string"] {
+        let (sender, mut progress) = tokio::sync::mpsc::unbounded_channel();
+        let options = RequestOptions {
+            on_progress: Some(Box::new(move |params| sender.send(params).unwrap())),
+            ..long()
+        };
+        let arguments = json!({"count": 3, "as": shape});
+        session
+            .request("tools/call", tool("progress", arguments), options)
+            .await
+            .unwrap();
+        for _ in 0..3 {
+            progress.try_recv().unwrap();
+        }
+    }
+    session.close(LONG).await;
+}
+
+#[tokio::test]
+async fn all_pages_of_a_list_are_read() {
+    let (session, _) = open(&["pages=three"]).await;
+    let tools = list_all(&session, "tools/list", "tools", None)
+        .await
+        .unwrap();
+    assert_eq!(tools.len(), 6);
+    assert_eq!(tools[5], r#"{"name": "tool-2-1"}"#);
     session.close(LONG).await;
 }
