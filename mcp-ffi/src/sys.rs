@@ -49,54 +49,6 @@ pub(crate) fn block_all_signals() {
     }
 }
 
-/// Keeps SIGPIPE off the current thread while it lives: a socket or pipe that the peer closed must become an
-/// error of a write, not the end of a C host whose SIGPIPE has its default disposition.
-#[derive(Debug)]
-pub(crate) struct SigpipeOff {
-    /// Whether this guard blocked the signal and must unblock it.
-    blocked: bool,
-}
-
-impl SigpipeOff {
-    pub(crate) fn new() -> Self {
-        // SAFETY: both sets are filled before they are read.
-        let blocked = unsafe {
-            let mut old = std::mem::zeroed();
-            libc::pthread_sigmask(libc::SIG_BLOCK, &sigpipe(), &mut old);
-            libc::sigismember(&old, libc::SIGPIPE) == 0
-        };
-        Self { blocked }
-    }
-}
-
-impl Drop for SigpipeOff {
-    fn drop(&mut self) {
-        if !self.blocked {
-            return;
-        }
-        // A SIGPIPE of our own writes is pending on this thread: it is taken before the signal is unblocked.
-        // SAFETY: the sets and the timeout live through the calls.
-        unsafe {
-            let zero = libc::timespec {
-                tv_sec: 0,
-                tv_nsec: 0,
-            };
-            while libc::sigtimedwait(&sigpipe(), std::ptr::null_mut(), &zero) == libc::SIGPIPE {}
-            libc::pthread_sigmask(libc::SIG_UNBLOCK, &sigpipe(), std::ptr::null_mut());
-        }
-    }
-}
-
-fn sigpipe() -> libc::sigset_t {
-    // SAFETY: sigemptyset fills the set before sigaddset reads it.
-    unsafe {
-        let mut set = std::mem::zeroed();
-        libc::sigemptyset(&mut set);
-        libc::sigaddset(&mut set, libc::SIGPIPE);
-        set
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,33 +73,5 @@ mod tests {
         assert!(!readable(&fd));
         fd.clear();
         assert!(!readable(&fd));
-    }
-
-    #[test]
-    fn a_broken_pipe_under_the_guard_is_an_error_and_no_signal_is_left() {
-        std::thread::spawn(|| {
-            // Rust's test runner ignores SIGPIPE, so that only the pending set can show what happened.
-            let mut ends = [0; 2];
-            // SAFETY: the array has room for two descriptors.
-            let made = unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) };
-            assert_eq!(made, 0);
-            let guard = SigpipeOff::new();
-            // SAFETY: our own descriptors, closed once each.
-            unsafe {
-                libc::close(ends[0]);
-                assert_eq!(libc::write(ends[1], b"x".as_ptr().cast(), 1), -1);
-                libc::close(ends[1]);
-            }
-            drop(guard);
-            // SAFETY: the set is filled by the call.
-            let pending = unsafe {
-                let mut set = std::mem::zeroed();
-                libc::sigpending(&mut set);
-                libc::sigismember(&set, libc::SIGPIPE)
-            };
-            assert_eq!(pending, 0);
-        })
-        .join()
-        .unwrap();
     }
 }

@@ -13,7 +13,7 @@ use common::*;
 use mcp_transport::{
     config::StdioConfig,
     error::{ErrorKind, Outcome},
-    stdio::{Spawner, StdioTransport, block_sigpipe_on_this_thread},
+    stdio::{SigpipeOff, Spawner, StdioTransport},
 };
 use serde_json::json;
 
@@ -86,15 +86,16 @@ fn a_write_to_a_dead_server_raises_no_signal_where_sigpipe_has_its_default() {
 }
 
 #[test]
-fn a_thread_with_sigpipe_blocked_writes_without_more() {
+fn a_thread_that_keeps_sigpipe_off_writes_without_more() {
     alone(
-        "a_thread_with_sigpipe_blocked_writes_without_more",
+        "a_thread_that_keeps_sigpipe_off_writes_without_more",
         async || {
             disposition(libc::SIGPIPE, libc::SIG_DFL);
-            block_sigpipe_on_this_thread();
+            let off = SigpipeOff::new();
             write_to_a_closed_pipe().await;
-            // It stays blocked, and the signal that waits there for ever hurts nobody.
-            assert!(sigpipe_blocked_and_pending().0);
+            assert_eq!(sigpipe_blocked_and_pending(), (true, true));
+            drop(off);
+            assert_eq!(sigpipe_blocked_and_pending(), (false, false));
         },
     );
 }

@@ -17,7 +17,7 @@ use mcp_transport::{
     error::{self, ErrorKind},
     http::{HttpClient, HttpConfig, HttpTransport},
     session::{Handler, Session, SessionOptions},
-    stdio::StdioTransport,
+    stdio::{Spawner, StdioTransport},
     transport::Transport,
 };
 use tokio::{
@@ -65,10 +65,18 @@ pub(super) struct Opener {
     server: Arc<str>,
     way: Way,
     settings: RwLock<Arc<Settings>>,
+    env: Environment,
+}
+
+/// What all openers of a client share.
+#[derive(Debug, Clone)]
+pub(super) struct Environment {
+    /// Starts the child processes, on one thread for all.
+    pub(super) spawner: Spawner,
     /// Says that the client's time to close is over.
-    cut: watch::Receiver<bool>,
+    pub(super) cut: watch::Receiver<bool>,
     /// Where attempts that were given up are ended in good order.
-    leaving: Leaving,
+    pub(super) leaving: Leaving,
 }
 
 #[derive(Debug)]
@@ -83,8 +91,7 @@ impl Opener {
         server: Arc<str>,
         config: ServerConfig,
         settings: Settings,
-        cut: watch::Receiver<bool>,
-        leaving: Leaving,
+        env: Environment,
     ) -> Result<Self, error::Error> {
         let way = match config.connection {
             Connection::Stdio(stdio) => Way::Stdio(stdio),
@@ -97,8 +104,7 @@ impl Opener {
             server,
             way,
             settings: RwLock::new(Arc::new(settings)),
-            cut,
-            leaving,
+            env,
         })
     }
 
@@ -120,7 +126,10 @@ impl Opener {
     async fn open(&self, attempt: u32, handler: Arc<dyn Handler>) -> Result<Session, error::Error> {
         let (transport, default_timeout): (Arc<dyn Transport>, _) = match &self.way {
             Way::Stdio(config) => (
-                Arc::new(StdioTransport::new(config.clone())),
+                Arc::new(StdioTransport::with_spawner(
+                    config.clone(),
+                    self.env.spawner.clone(),
+                )),
                 Duration::from_secs(60),
             ),
             Way::Http(config, client) => (
@@ -137,7 +146,7 @@ impl Opener {
         };
         let attempt = GivenUp {
             transport: Some(transport.clone()),
-            leaving: &self.leaving,
+            leaving: &self.env.leaving,
         };
         let opened = Session::open(transport, options).await;
         attempt.not();
@@ -154,7 +163,7 @@ impl Opener {
                 session,
                 budget: leave.opened(),
                 close_timeout: self.settings().close_timeout(),
-                cut: self.cut.clone(),
+                cut: self.env.cut.clone(),
                 closing: Mutex::default(),
                 watched: AtomicBool::new(false),
             }))),

@@ -30,7 +30,10 @@ use std::{
 use bytes::Bytes;
 use mcp_budget::Want;
 use mcp_pool::{Fingerprint, Limits, Pool};
-use mcp_transport::config::{self, ServerConfig};
+use mcp_transport::{
+    config::{self, ServerConfig},
+    stdio::Spawner,
+};
 use serde_json::value::RawValue;
 use tokio::{
     runtime::Handle,
@@ -44,7 +47,7 @@ pub(crate) use self::runtime::THREAD;
 use self::{
     call::{Call, Ticket},
     calls::Calls,
-    connect::ScopedSession,
+    connect::{Environment, ScopedSession},
     leaving::Leaving,
     queue::{EventQueue, Lane},
     runtime::Driver,
@@ -88,6 +91,7 @@ struct Shared {
     /// Told when the time to close is over: what still closes is cut.
     cut: watch::Sender<bool>,
     leaving: Leaving,
+    spawner: Spawner,
     runtime: Handle,
 }
 
@@ -163,6 +167,7 @@ impl Client {
                 fingerprints: RandomState::new(),
                 cut: watch::Sender::new(false),
                 leaving: Leaving::new(runtime.clone()),
+                spawner: Spawner::new(),
                 runtime,
                 options,
             }),
@@ -411,6 +416,14 @@ impl Shared {
         Ok((servers.get(domain, &server)?, tool))
     }
 
+    fn environment(&self) -> Environment {
+        Environment {
+            spawner: self.spawner.clone(),
+            cut: self.cut.subscribe(),
+            leaving: self.leaving.clone(),
+        }
+    }
+
     fn fingerprint(&self, config: &ServerConfig) -> Fingerprint {
         let mut hasher = self.fingerprints.build_hasher();
         config.fingerprint_into(&mut hasher);
@@ -502,8 +515,7 @@ impl Shared {
             name.into(),
             config,
             settings,
-            self.cut.subscribe(),
-            self.leaving.clone(),
+            self.environment(),
         )
         .map_err(|error| format!("server \"{name}\": {error}"))?;
         Ok((plan, fingerprint))

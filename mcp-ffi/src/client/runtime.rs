@@ -10,6 +10,7 @@ use std::{
     thread,
 };
 
+use mcp_transport::stdio::SigpipeOff;
 use tokio::{runtime::Runtime, sync::Notify};
 
 use crate::sys;
@@ -79,7 +80,7 @@ impl Driver {
     /// Drives the runtime on this thread until the future is done. `None` if somebody else waits already.
     pub(super) fn wait<F: Future>(&self, until: F) -> Option<F::Output> {
         let turn = WaiterTurn::take(&self.turn)?;
-        let _off = sys::SigpipeOff::new();
+        let _off = SigpipeOff::new();
         let output = self.runtime().block_on(until);
         drop(turn);
         Some(output)
@@ -96,7 +97,7 @@ impl Driver {
         // A panic of the background thread was reported where it happened.
         let _ = background.join();
         if let Some(runtime) = self.runtime.take().and_then(Arc::into_inner) {
-            let _off = sys::SigpipeOff::new();
+            let _off = SigpipeOff::new();
             // A name that is being resolved may hold a blocking thread for minutes: it is not waited for.
             runtime.shutdown_background();
         }
@@ -111,6 +112,7 @@ impl Drop for Driver {
 
 fn drive_in_background(runtime: &Runtime, turn: &Turn) {
     sys::block_all_signals();
+    let _off = SigpipeOff::new();
     loop {
         {
             let mut state = turn.state();

@@ -11,13 +11,11 @@ use std::{
 use mcp_budget::{Options, State, Supervisor, Transition};
 use mcp_pool::Binding;
 use mcp_transport::{config::ServerConfig, error};
-use tokio::sync::watch;
 
 use super::{
     catalogue::Catalogue,
-    connect::{HomeConnector, Opener},
+    connect::{Environment, HomeConnector, Opener},
     event::{Event, EventKind, ServerStatus},
-    leaving::Leaving,
     queue::{EventQueue, Lane},
     settings::Settings,
 };
@@ -49,10 +47,9 @@ impl Plan {
         name: Arc<str>,
         config: ServerConfig,
         settings: Settings,
-        cut: watch::Receiver<bool>,
-        leaving: Leaving,
+        env: Environment,
     ) -> Result<Self, error::Error> {
-        let opener = Opener::new(name.clone(), config, settings, cut, leaving)?;
+        let opener = Opener::new(name.clone(), config, settings, env)?;
         Ok(Self {
             domain,
             name,

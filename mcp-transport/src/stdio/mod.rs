@@ -26,11 +26,9 @@ mod tail;
 mod transport;
 
 #[cfg(target_os = "linux")]
-pub use self::{
-    sigpipe::block_sigpipe_on_this_thread, spawner::Spawner, transport::StdioTransport,
-};
+pub use self::{sigpipe::SigpipeOff, spawner::Spawner, transport::StdioTransport};
 
 #[cfg(not(target_os = "linux"))]
 mod unsupported;
 #[cfg(not(target_os = "linux"))]
-pub use self::unsupported::{Spawner, StdioTransport, block_sigpipe_on_this_thread};
+pub use self::unsupported::{SigpipeOff, Spawner, StdioTransport};

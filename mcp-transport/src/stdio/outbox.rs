@@ -21,7 +21,7 @@ use crate::{
     transport::{Incoming, Outgoing, Receiver},
 };
 
-use super::sigpipe::without_sigpipe;
+use super::sigpipe::SigpipeOff;
 
 /// How many messages go into one system call: two slices each, of the 1,024 that the kernel takes.
 const AT_ONCE: usize = 256;
@@ -165,8 +165,9 @@ impl Outbox {
         let Some(stdin) = queue.stdin.clone() else {
             return;
         };
+        let _off = SigpipeOff::new();
         while !queue.messages.is_empty() {
-            match without_sigpipe(|| write_some(stdin.get_ref(), &queue.messages, queue.written)) {
+            match write_some(stdin.get_ref(), &queue.messages, queue.written) {
                 Ok(0) => {
                     queue.state = State::Full;
                     return;

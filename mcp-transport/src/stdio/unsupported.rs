@@ -58,5 +58,14 @@ impl Transport for StdioTransport {
     }
 }
 
-/// Keeps SIGPIPE off this thread, where there is such a signal; here nothing needs to be done.
-pub fn block_sigpipe_on_this_thread() {}
+/// Keeps SIGPIPE off the current thread while it lives; on this platform not yet.
+#[derive(Debug, Default)]
+#[must_use = "the signal is off only while it lives"]
+pub struct SigpipeOff(());
+
+impl SigpipeOff {
+    /// A guard that guards nothing.
+    pub fn new() -> Self {
+        Self(())
+    }
+}
