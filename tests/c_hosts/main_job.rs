@@ -5,9 +5,10 @@ use mcpconn_tests::{
     demo_log::DemoLog,
     processes,
     scratch::Scratch,
+    server::Server,
 };
 
-use crate::{DEMO_SERVER, start};
+use crate::{DEMO_SERVER, demo_server, start};
 
 /// Runs the host, and shows that none of the processes that its servers were and had is left.
 fn main_job(language: Language, link: Link) {
@@ -37,6 +38,33 @@ fn a_host_in_cpp_does_the_main_job() {
 #[test]
 fn a_host_that_links_the_static_library_does_the_main_job() {
     main_job(Language::C99, Link::Static);
+}
+
+/// Runs the host against a server with these arguments, and shows that each session was ended.
+fn http_job(arguments: &[&str]) {
+    let scratch = Scratch::new();
+    let log = DemoLog::at(scratch.file("log"));
+    let server = Server::demo(demo_server(), &["--log", log.path()], arguments);
+    start("http_job.c", &[&server.url], &scratch)
+        .finish()
+        .expect_success();
+    assert_eq!(
+        log.count("open"),
+        3,
+        "the home session, the scoped one, and the one that replaced it"
+    );
+    log.await_count("close", 3);
+    assert!(log.count("cancelled") >= 1);
+}
+
+#[test]
+fn a_host_does_the_main_job_over_streamable_http_with_json_answers() {
+    http_job(&[]);
+}
+
+#[test]
+fn a_host_does_the_main_job_over_streamable_http_with_event_streams() {
+    http_job(&["--sse"]);
 }
 
 #[test]

@@ -38,6 +38,9 @@ pub fn compile(source: &str, language: Language, link: Link, scratch: &Scratch) 
 
     let mut command = compiler(language);
     command.args(["-Wall", "-Wextra", "-pedantic", "-Werror", "-g"]);
+    // For a checker, such as -fsanitize=address.
+    let more = std::env::var("MCPCONN_CFLAGS").unwrap_or_default();
+    command.args(more.split_whitespace());
     command.arg("-I").arg(&library.include);
     command.arg(&source).arg("-o").arg(&program);
     match link {
