@@ -10,7 +10,7 @@ use mcp_budget::Want;
 use mcp_pool::{AcquireError, Key, Lease};
 use mcp_transport::{
     error::{self, ErrorKind},
-    session::{RequestOptions, Session},
+    session::RequestOptions,
 };
 use tokio::{
     sync::oneshot,
@@ -20,6 +20,7 @@ use tokio::{
 use super::{
     Shared,
     connect::{ScopedSession, failure},
+    counted::CountedSession,
     error::{Error, Kind, Outcome},
     event::{Answer, Context, Event, EventKind},
     options::CallOptions,
@@ -120,12 +121,15 @@ pub(super) struct Call {
 
 /// The session that a call uses.
 enum Lent {
-    Home { session: Session, generation: u64 },
+    Home {
+        session: CountedSession,
+        generation: u64,
+    },
     Scoped(Lease<ScopedSession>),
 }
 
 impl Lent {
-    fn session(&self) -> &Session {
+    fn session(&self) -> &CountedSession {
         match self {
             Self::Home { session, .. } => session,
             Self::Scoped(lease) => lease.session().session(),
@@ -206,13 +210,16 @@ impl Call {
                 Box::new(hear) as mcp_transport::session::OnProgress
             }),
         };
-        let mut request = match lent
-            .session()
-            .start(self.method, Some(&self.params), options)
-        {
-            Ok(request) => request,
-            Err(error) => return Ok(Err(error)),
-        };
+        let _in_flight = lent.session().begin();
+        let mut request =
+            match lent
+                .session()
+                .session()
+                .start(self.method, Some(&self.params), options)
+            {
+                Ok(request) => request,
+                Err(error) => return Ok(Err(error)),
+            };
         let stop = tokio::select! {
             biased;
             answer = request.answer() => return Ok(answer),
@@ -304,6 +311,7 @@ impl Call {
         if !refused && !unsent {
             return Verdict::Final;
         }
+        lent.session().give_up();
         match lent {
             Lent::Home { generation, .. } => {
                 self.server.supervisor.lost(*generation, failure(error))

@@ -2,7 +2,6 @@
 
 use std::{
     future::Future,
-    pin::Pin,
     sync::{
         Arc, Mutex, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicU32, Ordering},
@@ -27,6 +26,7 @@ use tokio::{
 
 use super::{
     catalogue::{self, Catalogue},
+    counted::{Closing, CountedSession},
     error::Error,
     event::{Event, EventKind},
     leaving::Leaving,
@@ -160,7 +160,7 @@ impl Opener {
     ) -> Result<ScopedSession, Error> {
         match self.open(leave.attempt().number, Arc::new(())).await {
             Ok(session) => Ok(ScopedSession(Arc::new(ScopedParts {
-                session,
+                session: CountedSession::new(session),
                 budget: leave.opened(),
                 close_timeout: self.settings().close_timeout(),
                 cut: self.env.cut.clone(),
@@ -233,7 +233,7 @@ impl Connect for HomeConnector {
         };
         tokio::spawn(keeper.keep(session.clone(), tools_changed));
         Ok(HomeSession {
-            session,
+            session: CountedSession::new(session),
             close_timeout: self.opener.settings().close_timeout(),
         })
     }
@@ -309,17 +309,18 @@ impl CatalogueKeeper {
 /// The session that a supervisor holds.
 #[derive(Debug, Clone)]
 pub(super) struct HomeSession {
-    pub(super) session: Session,
+    pub(super) session: CountedSession,
     close_timeout: Duration,
 }
 
 impl mcp_budget::Session for HomeSession {
     async fn ended(&self) -> Failure {
-        failure(&self.session.ended().await)
+        failure(&self.session.session().ended().await)
     }
 
     async fn probe(&self) -> Result<(), Failure> {
         self.session
+            .session()
             .ping(None)
             .await
             .map_err(|error| failure(&error))
@@ -335,11 +336,11 @@ impl mcp_budget::Session for HomeSession {
 pub(super) struct ScopedSession(Arc<ScopedParts>);
 
 struct ScopedParts {
-    session: Session,
+    session: CountedSession,
     budget: Scoped,
     close_timeout: Duration,
     cut: watch::Receiver<bool>,
-    closing: Mutex<Option<Pin<Box<dyn Future<Output = ()> + Send>>>>,
+    closing: Mutex<Option<Closing>>,
     watched: AtomicBool,
 }
 
@@ -353,7 +354,7 @@ impl std::fmt::Debug for ScopedParts {
 }
 
 impl ScopedSession {
-    pub(super) fn session(&self) -> &Session {
+    pub(super) fn session(&self) -> &CountedSession {
         &self.0.session
     }
 
@@ -377,7 +378,7 @@ impl ScopedSession {
         if self.0.watched.swap(true, Ordering::Relaxed) {
             return None;
         }
-        let ended = self.0.session.ended();
+        let ended = self.0.session.session().ended();
         Some(async move {
             let error = ended.await;
             (error.kind != ErrorKind::Closed).then_some(error)
@@ -392,7 +393,7 @@ impl mcp_pool::Session for ScopedSession {
             .0
             .closing
             .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(Box::pin(closing));
+            .unwrap_or_else(PoisonError::into_inner) = Some(closing);
     }
 
     async fn closed(&self) {

@@ -6,6 +6,7 @@ mod call;
 mod calls;
 mod catalogue;
 mod connect;
+mod counted;
 mod error;
 mod event;
 mod leaving;

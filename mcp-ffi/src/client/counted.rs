@@ -1,0 +1,91 @@
+//! A session that knows its calls in flight.
+//!
+//! When one call finds that a session takes no new ones (it expired, the connection is refused), the calls that are
+//! under way on it still have answers of their own to come. So it is given up at once and closed when they have ended;
+//! closing it at once would end them as "closed, may have run", and they could not be sent again.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use mcp_transport::session::Session;
+use tokio::{runtime::Handle, sync::watch};
+
+/// What ends a session.
+pub(super) type Closing = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A session and how many calls are in flight on it. Clones are the same.
+#[derive(Debug, Clone)]
+pub(super) struct CountedSession {
+    session: Session,
+    count: Arc<Count>,
+}
+
+#[derive(Debug)]
+struct Count {
+    calls: watch::Sender<usize>,
+    given_up: AtomicBool,
+    runtime: Handle,
+}
+
+/// One call in flight, until it is dropped.
+#[derive(Debug)]
+pub(super) struct InFlight(Arc<Count>);
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        self.0.calls.send_modify(|calls| *calls -= 1);
+    }
+}
+
+impl CountedSession {
+    /// Within a runtime only, which is the one that it is closed on.
+    pub(super) fn new(session: Session) -> Self {
+        Self {
+            session,
+            count: Arc::new(Count {
+                calls: watch::Sender::new(0),
+                given_up: AtomicBool::new(false),
+                runtime: Handle::current(),
+            }),
+        }
+    }
+
+    pub(super) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    pub(super) fn begin(&self) -> InFlight {
+        self.count.calls.send_modify(|calls| *calls += 1);
+        InFlight(self.count.clone())
+    }
+
+    /// It serves no new call any more: its closing leaves those in flight their answers. To be said before budget or
+    /// pool are told to close it.
+    pub(super) fn give_up(&self) {
+        self.count.given_up.store(true, Ordering::Relaxed);
+    }
+
+    /// Closes it, at once or, if it was given up, when its calls have ended. It is told before this returns.
+    pub(super) fn close(&self, limit: Duration) -> Closing {
+        if !self.count.given_up.load(Ordering::Relaxed) {
+            return Box::pin(self.session.close(limit));
+        }
+        let (session, mut calls) = (self.session.clone(), self.count.calls.subscribe());
+        // A task of its own: whoever waits for the closing gives up waiting sooner than a call may take.
+        let closing = self.count.runtime.spawn(async move {
+            // Every call has an end: its deadline, or that of the client.
+            let _ = calls.wait_for(|calls| *calls == 0).await;
+            session.close(limit).await;
+        });
+        Box::pin(async move {
+            let _ = closing.await;
+        })
+    }
+}

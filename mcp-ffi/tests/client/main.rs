@@ -1,0 +1,46 @@
+//! The client against servers that do as the test says, and its promises to the host.
+
+mod expiry;
+
+mod server;
+
+use std::time::{Duration, Instant};
+
+use mcpconn::{Client, ClientOptions, Event, EventKind};
+
+/// No step of a test takes longer.
+const LONG: Duration = Duration::from_secs(30);
+
+fn client(config: &str) -> Client {
+    let client = Client::new(ClientOptions::default()).unwrap();
+    client.configure("", config).unwrap();
+    client
+}
+
+/// The next event that is wanted; the others are dropped.
+fn next(client: &Client, wanted: impl Fn(&Event) -> bool) -> Event {
+    let begun = Instant::now();
+    loop {
+        match client.next_event() {
+            Some(event) if wanted(&event) => return event,
+            Some(_) => {}
+            None => {
+                let left = LONG.saturating_sub(begun.elapsed());
+                assert!(client.wait(Some(left)).unwrap(), "no such event");
+            }
+        }
+    }
+}
+
+/// The event that ends this call.
+fn completion(client: &Client, id: u64) -> Event {
+    next(client, |event| event.id == id && event.is_completion())
+}
+
+/// The text of a call that was answered.
+fn answered(client: &Client, id: u64) -> String {
+    match completion(client, id).kind {
+        EventKind::Result(answer) => answer.text().into(),
+        other => panic!("the call was not answered: {other:?}"),
+    }
+}

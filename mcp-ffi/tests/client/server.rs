@@ -1,0 +1,210 @@
+//! An MCP server over HTTP in the test's own process, which answers as the test says.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::{Arc, Condvar, Mutex, PoisonError, mpsc},
+    thread,
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+/// One request that came.
+pub(crate) struct Asked {
+    /// Its session id, empty if it bears none.
+    pub(crate) session: String,
+    pub(crate) message: Value,
+}
+
+impl Asked {
+    pub(crate) fn method(&self) -> &str {
+        self.message["method"].as_str().unwrap_or_default()
+    }
+
+    /// The tool that is called.
+    pub(crate) fn tool(&self) -> &str {
+        self.message["params"]["name"].as_str().unwrap_or_default()
+    }
+
+    /// The answer with this result.
+    pub(crate) fn result(&self, result: Value) -> Answer {
+        Answer {
+            status: "200 OK",
+            session: None,
+            body: Some(json!({"jsonrpc": "2.0", "id": self.message["id"], "result": result})),
+        }
+    }
+
+    /// The answer of a tool with this text.
+    pub(crate) fn text(&self, text: &str) -> Answer {
+        self.result(json!({"content": [{"type": "text", "text": text}]}))
+    }
+
+    /// The answer to `initialize`, which opens this session.
+    pub(crate) fn open(&self, session: &str) -> Answer {
+        let result = json!({
+            "protocolVersion": "2025-06-18",
+            "capabilities": {"tools": {}},
+            "serverInfo": {"name": "test", "version": "0"},
+        });
+        Answer {
+            session: Some(session.into()),
+            ..self.result(result)
+        }
+    }
+
+    /// What a well-behaved server says to all but `initialize` and `tools/call`.
+    pub(crate) fn usual(&self) -> Answer {
+        match self.method() {
+            "tools/list" => self.result(json!({"tools": []})),
+            "ping" => self.result(json!({})),
+            _ => Answer::status("202 Accepted"),
+        }
+    }
+}
+
+pub(crate) struct Answer {
+    status: &'static str,
+    session: Option<String>,
+    body: Option<Value>,
+}
+
+impl Answer {
+    pub(crate) fn status(status: &'static str) -> Self {
+        Self {
+            status,
+            session: None,
+            body: None,
+        }
+    }
+
+    /// The session of the request is not known.
+    pub(crate) fn expired() -> Self {
+        Self::status("404 Not Found")
+    }
+}
+
+/// Listens until the process ends.
+pub(crate) struct Server {
+    address: SocketAddr,
+}
+
+impl Server {
+    /// Answers each request by this function, which may block.
+    pub(crate) fn start(answer: impl Fn(Asked) -> Answer + Send + Sync + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let answer = Arc::new(answer);
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let answer = answer.clone();
+                thread::spawn(move || serve(&stream, &*answer));
+            }
+        });
+        Self { address }
+    }
+
+    /// The entry of this server in a configuration, under the name `server`; `ours` is its member `mcpconn`.
+    pub(crate) fn config(&self, ours: Value) -> String {
+        config_of(self.address, ours)
+    }
+}
+
+pub(crate) fn config_of(address: SocketAddr, ours: Value) -> String {
+    json!({"server": {"url": format!("http://{address}/mcp"), "mcpconn": ours}}).to_string()
+}
+
+fn serve(stream: &TcpStream, answer: &dyn Fn(Asked) -> Answer) {
+    let mut reader = BufReader::new(stream);
+    while let Some(asked) = read(&mut reader) {
+        let Answer {
+            status,
+            session,
+            body,
+        } = answer(asked);
+        let body = body.map(|body| body.to_string()).unwrap_or_default();
+        let session = session.map_or(String::new(), |id| format!("mcp-session-id: {id}\r\n"));
+        let head = format!(
+            "HTTP/1.1 {status}\r\ncontent-type: application/json\r\n{session}content-length: {}\r\n\r\n",
+            body.len()
+        );
+        let mut stream = stream;
+        if stream.write_all((head + &body).as_bytes()).is_err() {
+            return;
+        }
+    }
+}
+
+/// `None` once the connection is over.
+fn read(reader: &mut BufReader<&TcpStream>) -> Option<Asked> {
+    let (mut session, mut length) = (String::new(), 0);
+    let mut line = String::new();
+    loop {
+        line.clear();
+        if reader.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        let line = line.trim_end();
+        if line.is_empty() {
+            break;
+        }
+        if let Some((name, value)) = line.split_once(':') {
+            match name.to_ascii_lowercase().as_str() {
+                "mcp-session-id" => session = value.trim().into(),
+                "content-length" => length = value.trim().parse().ok()?,
+                _ => {}
+            }
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    Some(Asked {
+        session,
+        message: serde_json::from_slice(&body).unwrap_or_default(),
+    })
+}
+
+/// A place where the server stops until the test lets it go on; it tells of each arrival.
+pub(crate) struct Gate {
+    open: Mutex<bool>,
+    opened: Condvar,
+    arrived: mpsc::Sender<()>,
+}
+
+impl Gate {
+    pub(crate) fn new() -> (Arc<Self>, mpsc::Receiver<()>) {
+        let (arrived, arrivals) = mpsc::channel();
+        let gate = Self {
+            open: Mutex::new(false),
+            opened: Condvar::new(),
+            arrived,
+        };
+        (Arc::new(gate), arrivals)
+    }
+
+    /// For the server: says that it is here, and waits.
+    pub(crate) fn pass(&self) {
+        // The test may have ended.
+        let _ = self.arrived.send(());
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*open {
+            open = self
+                .opened
+                .wait(open)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    pub(crate) fn open(&self) {
+        *self.open.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.opened.notify_all();
+    }
+}
+
+/// Waits for one arrival at a gate.
+pub(crate) fn arrival(arrivals: &mpsc::Receiver<()>) {
+    arrivals
+        .recv_timeout(Duration::from_secs(30))
+        .expect("the server is asked");
+}
