@@ -66,21 +66,30 @@ impl Catalogue {
         }
     }
 
+    /// What a session tells that was replaced meanwhile is old.
     pub(super) fn told(&self, generation: u64, tools: Arc<[Tool]>) {
-        self.0.send_modify(|known| {
-            *known = Known {
-                generation,
-                tools: Some(tools),
-                error: None,
-            };
+        self.0.send_if_modified(|known| {
+            let newer = generation >= known.generation;
+            if newer {
+                *known = Known {
+                    generation,
+                    tools: Some(tools),
+                    error: None,
+                };
+            }
+            newer
         });
     }
 
     /// What an earlier session told is kept: a model keeps its tools over a reconnect.
     pub(super) fn failed(&self, generation: u64, error: Error) {
-        self.0.send_modify(|known| {
-            known.generation = generation;
-            known.error = Some(error);
+        self.0.send_if_modified(|known| {
+            let newer = generation >= known.generation;
+            if newer {
+                known.generation = generation;
+                known.error = Some(error);
+            }
+            newer
         });
     }
 }
@@ -139,6 +148,18 @@ mod tests {
         assert!(read(r#"{"name":1,"inputSchema":{}}"#).is_none());
         assert!(read(r#"{"name":"x","inputSchema":true}"#).is_none());
         assert!(read(r#"{"name":"x"}"#).is_none());
+    }
+
+    #[test]
+    fn what_a_replaced_session_tells_late_changes_nothing() {
+        let catalogue = Catalogue::new();
+        catalogue.told(2, Arc::default());
+        catalogue.failed(1, Error::closed());
+        assert!(catalogue.known().error.is_none());
+        catalogue.failed(3, Error::closed());
+        catalogue.told(2, Arc::default());
+        assert_eq!(catalogue.known().generation, 3);
+        assert!(catalogue.known().error.is_some());
     }
 
     #[test]
