@@ -2,7 +2,10 @@
 
 use std::{
     future::Future,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use bytes::Bytes;
@@ -19,7 +22,7 @@ use tokio::{
 
 use super::{
     Shared,
-    connect::{ScopedSession, failure},
+    connect::{NotOpened, ScopedSession, failure},
     counted::CountedSession,
     error::{Error, Kind, Outcome},
     event::{Answer, Context, Event, EventKind},
@@ -251,25 +254,19 @@ impl Call {
             self.server.name.clone(),
             scope.clone(),
         );
-        let (server, deadline) = (self.server.clone(), self.deadline);
-        let open = move || async move {
-            let leave = server.supervisor.leave(deadline).await;
-            let leave = leave.map_err(|why| Error::unavailable(&server.name, &why))?;
-            server.opener.open_scoped(leave).await
-        };
-        let acquire = shared.pool.acquire(&key, &self.server.binding, open);
         let lease = match self.deadline {
             // The opening may be another call's, with a later deadline.
-            Some(deadline) => timeout_at(deadline, acquire).await.map_err(|_| {
-                let message = format!(
-                    "server \"{}\": no session within the deadline",
-                    self.server.name
-                );
-                Error::new(Kind::Timeout, message)
-            })?,
-            None => acquire.await,
-        };
-        let lease = lease.map_err(|error| self.not_lent(error))?;
+            Some(deadline) => timeout_at(deadline, self.acquire(shared, &key))
+                .await
+                .map_err(|_| {
+                    let message = format!(
+                        "server \"{}\": no session within the deadline",
+                        self.server.name
+                    );
+                    Error::new(Kind::Timeout, message)
+                })?,
+            None => self.acquire(shared, &key).await,
+        }?;
         if let Some(ended) = lease.session().watch() {
             let (shared, session, id) = (shared.clone(), lease.session().clone(), lease.id());
             tokio::spawn(async move {
@@ -282,9 +279,33 @@ impl Call {
         Ok(Lent::Scoped(lease))
     }
 
-    fn not_lent(&self, error: AcquireError<Error>) -> Error {
+    /// The session of a scope. Its opening has the deadline of the call that began it; a call with more time that only
+    /// joined it begins another.
+    async fn acquire(&self, shared: &Shared, key: &Key) -> Result<Lease<ScopedSession>, Error> {
+        loop {
+            let ours = Arc::new(AtomicBool::new(false));
+            let open = {
+                let (ours, server, deadline) = (ours.clone(), self.server.clone(), self.deadline);
+                move || async move {
+                    ours.store(true, Ordering::Relaxed);
+                    let leave = server.supervisor.leave(deadline).await;
+                    let leave = leave.map_err(|why| NotOpened::unavailable(&server.name, &why))?;
+                    server.opener.open_scoped(leave).await
+                }
+            };
+            match shared.pool.acquire(key, &self.server.binding, open).await {
+                Err(AcquireError::Open(NotOpened::TooLate(_))) if !ours.load(Ordering::Relaxed) => {
+                }
+                lease => return lease.map_err(|error| self.not_lent(error)),
+            }
+        }
+    }
+
+    fn not_lent(&self, error: AcquireError<NotOpened>) -> Error {
         let kind = match error {
-            AcquireError::Open(error) => return error,
+            AcquireError::Open(NotOpened::Failed(error) | NotOpened::TooLate(error)) => {
+                return error;
+            }
             AcquireError::Capacity { .. } => Kind::Capacity,
             AcquireError::Stale | AcquireError::Closed => Kind::Closed,
             _ => Kind::Internal,

@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use mcp_budget::{Attempt, Cause, Connect, Failure, Loss, Scoped};
+use mcp_budget::{Attempt, Cause, Connect, Failure, Loss, Scoped, Unavailable, Why};
 use mcp_transport::{
     config::{Connection, ServerConfig, StdioConfig},
     error::{self, ErrorKind},
@@ -56,6 +56,28 @@ pub(super) fn failure(error: &error::Error) -> Failure {
     Failure {
         loss,
         error: Arc::new(error.clone()),
+    }
+}
+
+/// Why there is no scoped session, for all calls that wait for the same one.
+#[derive(Debug, Clone, thiserror::Error)]
+pub(super) enum NotOpened {
+    /// It could not be opened.
+    #[error(transparent)]
+    Failed(Error),
+    /// It could not be opened within the deadline of the call that was to open it; others may have more time.
+    #[error(transparent)]
+    TooLate(Error),
+}
+
+impl NotOpened {
+    /// Said by the supervisor of this server.
+    pub(super) fn unavailable(server: &str, why: &Unavailable) -> Self {
+        let error = Error::unavailable(server, why);
+        match why.why {
+            Why::Waiting | Why::Deadline => Self::TooLate(error),
+            _ => Self::Failed(error),
+        }
     }
 }
 
@@ -157,7 +179,7 @@ impl Opener {
     pub(super) async fn open_scoped(
         &self,
         leave: mcp_budget::Leave<HomeConnector>,
-    ) -> Result<ScopedSession, Error> {
+    ) -> Result<ScopedSession, NotOpened> {
         match self.open(leave.attempt().number, Arc::new(())).await {
             Ok(session) => Ok(ScopedSession(Arc::new(ScopedParts {
                 session: CountedSession::new(session),
@@ -171,7 +193,9 @@ impl Opener {
                 let told = Error::of_server(&self.server, &error);
                 leave.failed(failure(&error));
                 // The call itself never left, whatever became of the handshake.
-                Err(told.with_outcome(error::Outcome::NotSent))
+                Err(NotOpened::Failed(
+                    told.with_outcome(error::Outcome::NotSent),
+                ))
             }
         }
     }

@@ -48,7 +48,7 @@ pub(crate) use self::runtime::THREAD;
 use self::{
     call::{Call, Ticket},
     calls::Calls,
-    connect::{Environment, ScopedSession},
+    connect::{Environment, NotOpened, ScopedSession},
     leaving::Leaving,
     queue::{EventQueue, Lane},
     runtime::Driver,
@@ -84,7 +84,7 @@ pub struct Client {
 struct Shared {
     options: ClientOptions,
     queue: Arc<EventQueue>,
-    pool: Pool<mcp_pool::Key, ScopedSession, Error>,
+    pool: Pool<mcp_pool::Key, ScopedSession, NotOpened>,
     servers: Mutex<Servers>,
     calls: Calls,
     /// Keys the fingerprints, so that they tell nothing outside of this client.

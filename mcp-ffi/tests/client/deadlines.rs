@@ -1,0 +1,53 @@
+//! Each call has its own deadline.
+
+use std::time::Duration;
+
+use mcpconn::{CallOptions, EventKind, Kind, Scope};
+use serde_json::json;
+
+use crate::{
+    answered, client, completion,
+    server::{Gate, Server, arrival},
+};
+
+fn within(limit: Duration) -> CallOptions {
+    CallOptions {
+        timeout: Some(limit),
+        ..CallOptions::default()
+    }
+}
+
+#[test]
+fn a_call_is_not_ended_by_the_deadline_of_another_that_waits_for_the_same_session() {
+    let (gate, arrivals) = Gate::new();
+    let server = Server::start({
+        let gate = gate.clone();
+        move |asked| match asked.method() {
+            "initialize" => {
+                gate.pass();
+                asked.open("1")
+            }
+            "tools/call" => asked.text("answered"),
+            _ => asked.usual(),
+        }
+    });
+    // One scope's session is opening, so that the other scope must wait for leave to open its own.
+    let client = client(&server.config(json!({"budget": {"max_unproven": 1}})));
+    let call = |scope, options| {
+        client
+            .call_tool(&Scope::new("", scope), "server", "any", "", options)
+            .unwrap()
+    };
+    let first = call("one", CallOptions::default());
+    arrival(&arrivals);
+    let short = call("two", within(Duration::from_millis(50)));
+    let long = call("two", CallOptions::default());
+    let ended = completion(&client, short);
+    assert!(
+        matches!(&ended.kind, EventKind::Error(error) if error.kind == Kind::Timeout),
+        "{ended:?}"
+    );
+    gate.open();
+    assert_eq!(answered(&client, first), "answered");
+    assert_eq!(answered(&client, long), "answered");
+}

@@ -1,5 +1,6 @@
 //! The client against servers that do as the test says, and its promises to the host.
 
+mod deadlines;
 mod expiry;
 
 mod server;
