@@ -66,7 +66,7 @@ impl Server {
         let catalogue = Arc::new(Catalogue::new());
         let opener = Arc::new(plan.opener);
         let settings = opener.settings();
-        Arc::new_cyclic(|me: &Weak<Self>| {
+        let server = Arc::new_cyclic(|me: &Weak<Self>| {
             let connector = HomeConnector {
                 opener: opener.clone(),
                 catalogue: catalogue.clone(),
@@ -87,9 +87,6 @@ impl Server {
                 ..Options::default()
             };
             let supervisor = Supervisor::spawn(connector, options);
-            if settings.eager {
-                supervisor.start();
-            }
             Self {
                 domain: plan.domain,
                 name: plan.name,
@@ -101,7 +98,12 @@ impl Server {
                 calls: AtomicU32::new(0),
                 pid,
             }
-        })
+        });
+        // Not before the observer finds the server: nothing that happens may pass unheard.
+        if settings.eager {
+            server.supervisor.start();
+        }
+        server
     }
 
     pub(super) fn apply(&self, settings: Settings) {
