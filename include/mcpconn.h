@@ -401,8 +401,8 @@ void mcpconn_scope_free(mcpconn_scope *scope);
 // first event can come.
 //
 // Fails at once, without an event, with MCPCONN_ERR_INVALID for an argument that is not what it must be,
-// MCPCONN_ERR_UNKNOWN_SERVER, MCPCONN_ERR_CAPACITY if 4096 calls are in flight, and MCPCONN_ERR_CLOSED. A tool that
-// the server does not know is told by the server, in an event.
+// MCPCONN_ERR_UNKNOWN_SERVER, MCPCONN_ERR_CAPACITY if 4096 calls are in flight or wait for their last event to be
+// taken, and MCPCONN_ERR_CLOSED. A tool that the server does not know is told by the server, in an event.
 mcpconn_status mcpconn_client_call_tool(const mcpconn_client *client,
                                         const mcpconn_scope *scope,
                                         mcpconn_str server,

@@ -337,11 +337,8 @@ pub unsafe extern "C" fn mcpconn_client_close(
     // SAFETY: NULL or a live client, by the contract of the header.
     unsafe {
         fail::run(std::ptr::null_mut(), || {
-            let limit = if timeout_ms == 0 {
-                None
-            } else {
-                duration(timeout_ms)
-            };
+            // Milliseconds without end are more years than there will be.
+            let limit = (timeout_ms != 0).then(|| Duration::from_millis(timeout_ms));
             live(client)?.close(limit);
             Ok(Code::MCPCONN_OK)
         })
@@ -362,7 +359,9 @@ pub unsafe extern "C" fn mcpconn_client_free(client: *mut mcpconn_client) {
     fail::or((), || {
         // SAFETY: not NULL, so a live client by the contract of the header.
         let handle = unsafe { &*client };
-        if *handle.dispatching() == Some(thread::current().id()) {
+        // Which process it is comes first: in a forked child no lock may be taken.
+        let ours = handle.process == std::process::id();
+        if ours && *handle.dispatching() == Some(thread::current().id()) {
             handle.free_wanted.store(true, Ordering::Relaxed);
         } else {
             // SAFETY: the host gives the handle back, and no dispatch of this thread borrows it.

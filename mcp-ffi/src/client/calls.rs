@@ -1,4 +1,4 @@
-//! The calls in flight.
+//! The calls in flight, and those whose completion the host has not taken.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,7 @@ use super::{
     error::{Error, Kind},
 };
 
-/// The most calls in flight: a completion is kept until the host takes it, so that they must be bounded.
+/// The most calls at a time, from their admission until the host takes their completion: all of it is kept so long.
 pub(super) const MOST: usize = 4096;
 
 #[derive(Debug, Default)]
@@ -25,6 +25,8 @@ pub(super) struct Calls {
 struct State {
     /// What stops each call that was not stopped yet.
     in_flight: HashMap<u64, Option<oneshot::Sender<Stop>>>,
+    /// Calls whose completion was not taken yet: those in flight, and those that ended.
+    open: usize,
     last_id: u64,
     closed: bool,
 }
@@ -40,19 +42,28 @@ impl Calls {
         if state.closed {
             return Err(Error::closed());
         }
-        if state.in_flight.len() >= MOST {
+        if state.open >= MOST {
             let message = format!(
-                "{MOST} calls are in flight, the most that a client takes; take their events"
+                "{MOST} calls are in flight or wait for their completion to be taken, the most that a client has; \
+                 take its events"
             );
             return Err(Error::new(Kind::Capacity, message));
         }
         let (stop, stopped) = oneshot::channel();
+        state.open += 1;
         state.last_id += 1;
         let id = state.last_id;
         state.in_flight.insert(id, Some(stop));
         Ok((id, stopped))
     }
 
+    /// The completion of a call was taken.
+    pub(super) fn taken(&self) {
+        let mut state = self.state();
+        state.open = state.open.saturating_sub(1);
+    }
+
+    /// A call ended, and its completion is in the queue.
     pub(super) fn remove(&self, id: u64) {
         let mut state = self.state();
         state.in_flight.remove(&id);
@@ -61,10 +72,14 @@ impl Calls {
         }
     }
 
-    /// Asks a call to end. `false` if it is not in flight or was asked before.
+    /// Asks a call to end. `false` if it is not in flight.
     pub(super) fn cancel(&self, id: u64) -> bool {
-        let stop = self.state().in_flight.get_mut(&id).and_then(Option::take);
-        stop.is_some_and(|stop| stop.send(Stop::Canceled).is_ok())
+        let stop = match self.state().in_flight.get_mut(&id) {
+            Some(stop) => stop.take(),
+            None => return false,
+        };
+        // One that was asked before is on its way out.
+        stop.is_none_or(|stop| stop.send(Stop::Canceled).is_ok())
     }
 
     /// Admits no call any more, and asks all to end. `false` if that was done before.
@@ -101,5 +116,33 @@ impl Calls {
             }
             emptied.await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_in_flight_may_be_cancelled_again_and_one_that_ended_may_not() {
+        let calls = Calls::default();
+        let (id, mut stopped) = calls.admit().unwrap();
+        assert!(calls.cancel(id));
+        assert!(calls.cancel(id));
+        assert!(matches!(stopped.try_recv(), Ok(Stop::Canceled)));
+        calls.remove(id);
+        assert!(!calls.cancel(id));
+    }
+
+    #[test]
+    fn a_call_counts_until_its_completion_is_taken() {
+        let calls = Calls::default();
+        for _ in 0..MOST {
+            calls.admit().unwrap();
+        }
+        calls.remove(1);
+        assert_eq!(calls.admit().unwrap_err().kind, Kind::Capacity);
+        calls.taken();
+        calls.admit().unwrap();
     }
 }

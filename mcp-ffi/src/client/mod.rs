@@ -25,6 +25,7 @@ use std::{
     hash::{BuildHasher, Hasher, RandomState},
     os::fd::RawFd,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    thread,
     time::Duration,
 };
 
@@ -192,7 +193,8 @@ impl Client {
     ///
     /// # Errors
     /// [`Kind::Invalid`], [`Kind::UnknownServer`], [`Kind::Config`] for a server whose entry is not usable,
-    /// [`Kind::Capacity`] if too many calls are in flight, [`Kind::Closed`].
+    /// [`Kind::Capacity`] if too many calls are in flight or wait for
+    /// their completion to be taken, [`Kind::Closed`].
     pub fn prepare_tool_call(
         &self,
         scope: &Scope,
@@ -316,7 +318,11 @@ impl Client {
 
     /// Takes the next event.
     pub fn next_event(&self) -> Option<Event> {
-        self.shared.queue.pop()
+        let event = self.shared.queue.pop()?;
+        if event.is_completion() {
+            self.shared.calls.taken();
+        }
+        Some(event)
     }
 
     /// Waits until an event is there, and does the client's input and output meanwhile. `false` if the time is over
@@ -324,6 +330,9 @@ impl Client {
     ///
     /// # Errors
     /// [`Kind::Closed`] if the last event was taken, [`Kind::Busy`] if another thread waits.
+    ///
+    /// # Panics
+    /// Inside of a tokio runtime: there, poll [`Client::fd`] instead.
     pub fn wait(&self, limit: Option<Duration>) -> Result<bool, Error> {
         let queue = &self.shared.queue;
         let ready = async {
@@ -360,9 +369,18 @@ impl Drop for Client {
     fn drop(&mut self) {
         let limit = self.shared.options.close_timeout;
         Shared::close(&self.shared, limit);
-        let ended = async { timeout(limit + CLOSE_GRACE, self.shared.queue.ended()).await };
+        let limit = limit.saturating_add(CLOSE_GRACE);
         // Nobody else can be waiting: that would borrow the client. Whatever is left is cut with the runtime.
-        let _ = self.driver.wait(ended);
+        let wait = || {
+            let ended = async { timeout(limit, self.shared.queue.ended()).await };
+            let _ = self.driver.wait(ended);
+        };
+        if Handle::try_current().is_ok() {
+            // A thread that is inside of a runtime, as a task of the host's is, must not drive another.
+            thread::scope(|scope| drop(scope.spawn(wait)));
+        } else {
+            wait();
+        }
         self.driver.stop();
     }
 }
@@ -503,6 +521,9 @@ impl Shared {
         name: &str,
         entry: Result<ServerConfig, config::ConfigError>,
     ) -> Result<(Plan, Fingerprint), String> {
+        if name.is_empty() {
+            return Err("server \"\": a server needs a name that is not empty".into());
+        }
         let config = entry.map_err(|error| error.to_string())?;
         let settings = match &config.mcpconn {
             Some(json) => {

@@ -1,0 +1,124 @@
+//! What the client promises to its host.
+
+use std::{net::TcpListener, thread, time::Duration};
+
+use mcp_budget::State;
+use mcpconn::{CallOptions, Client, ClientOptions, EventKind, Kind, Scope};
+use serde_json::json;
+
+use crate::{
+    LONG, client, completion, next,
+    server::{Gate, Server, arrival, config_of},
+};
+
+const NO_PROGRAM: &str = r#"{"server": {"command": "/nonexistent/program"}}"#;
+
+fn call(client: &Client) -> Result<u64, mcpconn::Error> {
+    client.call_tool(
+        &Scope::default(),
+        "server",
+        "any",
+        "",
+        CallOptions::default(),
+    )
+}
+
+#[test]
+fn completions_that_nobody_takes_count_as_calls() {
+    let client = client(NO_PROGRAM);
+    let calls: Vec<_> = (0..4096).map(|_| call(&client).unwrap()).collect();
+    while client.server_status("", "server").unwrap().calls > 0 {
+        thread::yield_now();
+    }
+    // They have ended by now, but for the last steps of the last.
+    for _ in 0..100 {
+        assert_eq!(call(&client).unwrap_err().kind, Kind::Capacity);
+        thread::yield_now();
+    }
+    completion(&client, calls[0]);
+    call(&client).unwrap();
+    assert_eq!(call(&client).unwrap_err().kind, Kind::Capacity);
+}
+
+#[test]
+fn an_eager_server_is_heard_connecting() {
+    // The kernel takes the connection, and nobody ever answers.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let config = config_of(listener.local_addr().unwrap(), json!({"eager": true}));
+    for _ in 0..200 {
+        let client = client(&config);
+        let state = next(&client, |event| {
+            matches!(event.kind, EventKind::ServerState(_))
+        });
+        let EventKind::ServerState(status) = state.kind else {
+            unreachable!("it was asked for")
+        };
+        assert_eq!(status.state, State::Connecting);
+    }
+}
+
+#[test]
+fn a_call_in_flight_can_be_cancelled_more_than_once_and_ends_once() {
+    let (gate, arrivals) = Gate::new();
+    let server = Server::start({
+        let gate = gate.clone();
+        move |asked| match asked.method() {
+            "initialize" => {
+                gate.pass();
+                asked.open("1")
+            }
+            _ => asked.usual(),
+        }
+    });
+    let client = client(&server.config(json!({})));
+    let id = call(&client).unwrap();
+    arrival(&arrivals);
+    // The call's task may end between the two; then there is no such call any more.
+    assert!(client.cancel(id));
+    client.cancel(id);
+    let ended = completion(&client, id);
+    assert!(
+        matches!(&ended.kind, EventKind::Error(error) if error.kind == Kind::Canceled),
+        "{ended:?}"
+    );
+    assert!(!client.cancel(id));
+    client.close(None);
+    next(&client, |event| {
+        assert_ne!(event.id, id, "a second end: {event:?}");
+        matches!(event.kind, EventKind::Closed)
+    });
+    gate.open();
+}
+
+#[test]
+fn a_server_without_a_name_is_unusable_and_said_to_be() {
+    let client = Client::new(ClientOptions::default()).unwrap();
+    let report = client
+        .configure("", r#"{"": {"command": "true"}, "b": {"command": "true"}}"#)
+        .unwrap();
+    assert_eq!(report.added, ["b"]);
+    assert_eq!(report.invalid.len(), 1);
+    assert!(report.invalid[0].message.contains("name"), "{report:?}");
+}
+
+#[tokio::test]
+async fn a_client_may_be_dropped_inside_of_a_runtime() {
+    let client = client(NO_PROGRAM);
+    call(&client).unwrap();
+    drop(client);
+}
+
+#[test]
+fn a_close_may_take_as_long_as_time_is() {
+    let options = ClientOptions {
+        close_timeout: Duration::MAX,
+        ..ClientOptions::default()
+    };
+    let client = Client::new(options).unwrap();
+    client.configure("", NO_PROGRAM).unwrap();
+    let id = call(&client).unwrap();
+    client.close(Some(Duration::MAX));
+    completion(&client, id);
+    next(&client, |event| matches!(event.kind, EventKind::Closed));
+    assert_eq!(client.wait(Some(LONG)).unwrap_err().kind, Kind::Closed);
+}

@@ -3,6 +3,7 @@
 mod deadlines;
 mod expiry;
 
+mod host;
 mod server;
 
 use std::time::{Duration, Instant};
