@@ -15,7 +15,9 @@ use std::{
 };
 
 use mcp_transport::session::Session;
-use tokio::{runtime::Handle, sync::watch};
+use tokio::sync::{oneshot, watch};
+
+use super::leaving::Leaving;
 
 /// What ends a session.
 pub(super) type Closing = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -31,7 +33,7 @@ pub(super) struct CountedSession {
 struct Count {
     calls: watch::Sender<usize>,
     given_up: AtomicBool,
-    runtime: Handle,
+    leaving: Leaving,
 }
 
 /// One call in flight, until it is dropped.
@@ -45,14 +47,13 @@ impl Drop for InFlight {
 }
 
 impl CountedSession {
-    /// Within a runtime only, which is the one that it is closed on.
-    pub(super) fn new(session: Session) -> Self {
+    pub(super) fn new(session: Session, leaving: Leaving) -> Self {
         Self {
             session,
             count: Arc::new(Count {
                 calls: watch::Sender::new(0),
                 given_up: AtomicBool::new(false),
-                runtime: Handle::current(),
+                leaving,
             }),
         }
     }
@@ -78,14 +79,16 @@ impl CountedSession {
             return Box::pin(self.session.close(limit));
         }
         let (session, mut calls) = (self.session.clone(), self.count.calls.subscribe());
+        let (over, closed) = oneshot::channel::<()>();
         // A task of its own: whoever waits for the closing gives up waiting sooner than a call may take.
-        let closing = self.count.runtime.spawn(async move {
+        self.count.leaving.spawn(async move {
             // Every call has an end: its deadline, or that of the client.
             let _ = calls.wait_for(|calls| *calls == 0).await;
             session.close(limit).await;
+            drop(over);
         });
         Box::pin(async move {
-            let _ = closing.await;
+            let _ = closed.await;
         })
     }
 }
