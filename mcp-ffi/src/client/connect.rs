@@ -182,7 +182,7 @@ impl Opener {
     ) -> Result<ScopedSession, NotOpened> {
         match self.open(leave.attempt().number, Arc::new(())).await {
             Ok(session) => Ok(ScopedSession(Arc::new(ScopedParts {
-                session: CountedSession::new(session, self.leaving.clone()),
+                session: CountedSession::new(session, self.env.leaving.clone()),
                 budget: leave.opened(),
                 close_timeout: self.settings().close_timeout(),
                 cut: self.env.cut.clone(),
@@ -257,7 +257,7 @@ impl Connect for HomeConnector {
         };
         tokio::spawn(keeper.keep(session.clone(), tools_changed));
         Ok(HomeSession {
-            session: CountedSession::new(session, self.opener.leaving.clone()),
+            session: CountedSession::new(session, self.opener.env.leaving.clone()),
             close_timeout: self.opener.settings().close_timeout(),
         })
     }

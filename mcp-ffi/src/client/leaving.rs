@@ -9,6 +9,8 @@ use tokio::{runtime::Handle, sync::watch};
 pub(super) struct Leaving {
     runtime: Handle,
     tasks: watch::Sender<usize>,
+    /// The time to leave is over.
+    cut: watch::Receiver<bool>,
 }
 
 /// One task; it has left when this is dropped, however it ended.
@@ -21,19 +23,25 @@ impl Drop for Left {
 }
 
 impl Leaving {
-    pub(super) fn new(runtime: Handle) -> Self {
+    /// What has not left when `cut` turns true is dropped.
+    pub(super) fn new(runtime: Handle, cut: watch::Receiver<bool>) -> Self {
         Self {
             runtime,
             tasks: watch::Sender::new(0),
+            cut,
         }
     }
 
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.send_modify(|tasks| *tasks += 1);
         let left = Left(self.tasks.clone());
+        let mut cut = self.cut.clone();
         self.runtime.spawn(async move {
-            task.await;
-            drop(left);
+            let _left = left;
+            tokio::select! {
+                () = task => {}
+                _ = cut.wait_for(|cut| *cut) => {}
+            }
         });
     }
 
@@ -50,9 +58,14 @@ mod tests {
 
     use super::*;
 
+    fn leaving() -> (watch::Sender<bool>, Leaving) {
+        let (cut, is_cut) = watch::channel(false);
+        (cut, Leaving::new(Handle::current(), is_cut))
+    }
+
     #[tokio::test]
-    async fn all_have_left_when_the_last_task_ended_or_was_dropped() {
-        let leaving = Leaving::new(Handle::current());
+    async fn all_have_left_when_the_last_task_ended_or_panicked() {
+        let (_cut, leaving) = leaving();
         leaving.all_left().await;
         let (end, ended) = oneshot::channel::<()>();
         leaving.spawn(async { drop(ended.await) });
@@ -65,5 +78,13 @@ mod tests {
         assert!(!all.is_finished());
         end.send(()).unwrap();
         all.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn what_has_not_left_in_time_is_cut() {
+        let (cut, leaving) = leaving();
+        leaving.spawn(std::future::pending());
+        cut.send_replace(true);
+        leaving.all_left().await;
     }
 }

@@ -160,6 +160,7 @@ impl Client {
             close_limit: options.close_timeout,
             ..Limits::default()
         };
+        let cut = watch::Sender::new(false);
         Ok(Self {
             shared: Arc::new(Shared {
                 queue,
@@ -167,8 +168,8 @@ impl Client {
                 servers: Mutex::default(),
                 calls: Calls::default(),
                 fingerprints: RandomState::new(),
-                cut: watch::Sender::new(false),
-                leaving: Leaving::new(runtime.clone()),
+                leaving: Leaving::new(runtime.clone(), cut.subscribe()),
+                cut,
                 spawner: Spawner::new(),
                 runtime,
                 options,

@@ -45,8 +45,14 @@ fn an_eager_server_is_heard_connecting() {
     // The kernel takes the connection, and nobody ever answers.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let config = config_of(listener.local_addr().unwrap(), json!({"eager": true}));
+    // What nobody answers is given the whole time to close.
+    let options = ClientOptions {
+        close_timeout: Duration::from_millis(1),
+        ..ClientOptions::default()
+    };
     for _ in 0..200 {
-        let client = client(&config);
+        let client = Client::new(options.clone()).unwrap();
+        client.configure("", &config).unwrap();
         let state = next(&client, |event| {
             matches!(event.kind, EventKind::ServerState(_))
         });
