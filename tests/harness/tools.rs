@@ -4,6 +4,7 @@ use std::{
     fs::OpenOptions,
     io::Write,
     path::{Path, PathBuf},
+    process::Command,
 };
 
 /// A Python with the official SDK.
@@ -43,6 +44,15 @@ pub fn go() -> Result<PathBuf, Missing> {
     find("bin/go")
 }
 
+/// Whether there is a C++ compiler; a C compiler is asked of everybody, C++ is not.
+pub fn cxx() -> Result<(), Missing> {
+    let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
+    match Command::new(&compiler).arg("--version").output() {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Missing(compiler.into())),
+    }
+}
+
 /// Something that a test needs is not there.
 #[derive(Debug)]
 pub struct Missing(PathBuf);
@@ -65,7 +75,7 @@ pub fn need<T>(test: &str, found: Result<T, Missing>) -> Option<T> {
     };
     let Some(list) = std::env::var_os("MCPCONN_SKIPPED") else {
         panic!(
-            "{} is missing: run tests/tools/fetch, or the tests by `make test`",
+            "{} is missing: run tests/tools/fetch, or the tests by `make test`, which lists what it skips",
             path.display()
         );
     };
