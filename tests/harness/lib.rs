@@ -4,6 +4,7 @@
 pub mod c_host;
 pub mod child;
 pub mod demo_log;
+pub mod go_host;
 pub mod library;
 pub mod processes;
 pub mod proxy;

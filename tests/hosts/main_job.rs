@@ -33,7 +33,9 @@ fn a_host_in_c_does_the_main_job() {
 
 #[test]
 fn a_host_in_cpp_does_the_main_job() {
-    let Some(()) = tools::need("a host in C++", tools::cxx()) else { return };
+    let Some(()) = tools::need("a host in C++", tools::cxx()) else {
+        return;
+    };
     main_job(Language::Cxx17, Link::Shared);
 }
 
@@ -99,5 +101,7 @@ fn a_host_that_ignores_sigchld_and_not_sigpipe_outlives_servers_killed_a_moment_
 #[test]
 fn a_client_from_before_a_fork_is_refused_in_the_child_and_stays_the_parents() {
     let scratch = Scratch::new();
-    start("after_fork.c", &[DEMO_SERVER], &scratch).finish().expect_success();
+    start("after_fork.c", &[DEMO_SERVER], &scratch)
+        .finish()
+        .expect_success();
 }

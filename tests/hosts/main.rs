@@ -1,4 +1,4 @@
-//! The library as a host in C sees it, compiled here against the header, with real servers and hostile ones.
+//! The library as its hosts see it, in C, C++ and Go, built here against the header, with real servers and hostile ones.
 
 mod bad_input;
 mod examples;
