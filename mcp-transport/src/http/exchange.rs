@@ -242,10 +242,13 @@ impl Exchange {
                 }
                 self.shared.tell(Incoming::Failed(id, error));
             }
-            // There is no request to tell it to, and every further one would meet it.
+            // There is no request to tell it to, and every further one would meet it. Those under way hear it
+            // themselves, as refused before they ran; cut here, nobody would know what became of them.
             None if error.kind == ErrorKind::Expired => {
                 self.shared.expired();
-                self.shared.end(error);
+                if self.shared.is_idle() {
+                    self.shared.end(error);
+                }
             }
             None => tracing::warn!(%error, "a notification was not delivered"),
         }

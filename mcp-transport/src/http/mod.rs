@@ -252,6 +252,11 @@ impl Shared {
         }
     }
 
+    /// No request waits to be settled.
+    fn is_idle(&self) -> bool {
+        self.state().requests.is_empty()
+    }
+
     fn session(&self) -> Option<HeaderValue> {
         self.state().session.clone()
     }

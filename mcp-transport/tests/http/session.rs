@@ -266,6 +266,30 @@ async fn an_expiry_that_a_notification_meets_ends_the_session() {
     assert_eq!(client.ended().await, ErrorKind::Expired);
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_expiry_that_a_notification_meets_leaves_requests_their_own_answers() {
+    let server = Server::start().await;
+    let (mut client, mut connection) = Client::opened(&server, "s").await;
+    client.request(1, "tools/call");
+    connection.request().await;
+    client.written(1).await;
+    client.request(2, "tools/call");
+    let (mut second, _) = server.request().await;
+    client.written(2).await;
+    client.notify("notifications/cancelled");
+    let (mut third, _) = server.request().await;
+    third.answer("404 Not Found", &[], "").await;
+    all_is_quiet().await;
+    connection.json(&result(1, "{}")).await;
+    assert_eq!(client.message().await, result(1, "{}"));
+    second.answer("404 Not Found", &[], "").await;
+    let (error, _) = client.failed(2).await;
+    assert_eq!(
+        (error.kind, error.outcome),
+        (ErrorKind::Expired, Outcome::Rejected)
+    );
+}
+
 #[tokio::test]
 async fn the_answer_to_a_request_of_the_server_is_posted() {
     let server = Server::start().await;
