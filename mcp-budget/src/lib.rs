@@ -82,6 +82,7 @@
 
 mod action;
 mod allowance;
+mod breaker;
 mod budget;
 mod jitter;
 mod loss;
@@ -96,6 +97,7 @@ mod transition;
 mod verdict;
 
 pub use action::{Action, Attempt, Outlook, Refusal};
+pub use breaker::{Admitted, Breaker, BreakerOpen, BreakerState, CallEnd};
 pub use budget::Budget;
 pub use loss::{Cause, Loss};
 pub use policy::Policy;

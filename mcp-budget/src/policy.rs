@@ -1,10 +1,10 @@
-//! The constants of a budget.
+//! The constants of a binding.
 
 use std::time::Duration;
 
 use crate::jitter::Spread;
 
-/// How patient a budget is. Every constant may be set; the defaults are what a host that does not care wants.
+/// How patient a binding is. Every constant may be set; the defaults are what a host that does not care wants.
 ///
 /// ```
 /// use std::time::Duration;
@@ -49,6 +49,12 @@ pub struct Policy {
     pub auth_probe: Duration,
     /// What is believed at most of a server's wish not to be tried before a time. Default 1 h.
     pub not_before_max: Duration,
+    /// Silence of the server after which a session that can be kept alive is pinged; `None`: never. Default 60 s.
+    pub keepalive: Option<Duration>,
+    /// Calls that may fail in a row before the [`Breaker`](crate::Breaker) opens; 0 turns it off. Default 3.
+    pub breaker_failures: u32,
+    /// For how long it opens. Default 60 s.
+    pub breaker_open: Duration,
 }
 
 impl Default for Policy {
@@ -69,6 +75,9 @@ impl Default for Policy {
             park_probe_max: Duration::from_secs(3600),
             auth_probe: Duration::from_secs(3600),
             not_before_max: Duration::from_secs(3600),
+            keepalive: Some(Duration::from_secs(60)),
+            breaker_failures: 3,
+            breaker_open: Duration::from_secs(60),
         }
     }
 }
