@@ -2,6 +2,7 @@
 
 use crate::{
     action::{Action, Attempt, Outlook, Refusal},
+    gate::Urgency,
     jitter::{Prng, Spread},
     loss::{Cause, Loss},
     openings::{Opening, Openings, Side},
@@ -185,6 +186,21 @@ impl Budget {
         due.then(|| Action::Connect(self.start_home(now)))
     }
 
+    /// Whether [`poll`](Self::poll) would begin a home attempt now, and how urgent that is. A caller with a
+    /// [`Gate`](crate::Gate) passes it first and polls then, so that the attempt begins when it truly does.
+    pub fn due(&self, now: Timestamp) -> Option<Urgency> {
+        let now = now.max(self.now);
+        if self.stopped || self.openings.home().is_some() {
+            return None;
+        }
+        let due = self.home_due(self.attended)? <= now;
+        due.then_some(match self.park {
+            _ if self.attended => Urgency::Awaited,
+            Some(park) if !park.is_woken() => Urgency::Probe,
+            _ => Urgency::Reconnect,
+        })
+    }
+
     /// When to ask [`poll`](Self::poll) again if nothing happens before; it may have passed. `None`: not until
     /// something happens.
     pub fn timeout(&self) -> Option<Timestamp> {
@@ -204,18 +220,34 @@ impl Budget {
     /// When it may be asked for again. A refusal for being parked counts as [`knock`](Self::knock).
     pub fn leave(&mut self, now: Timestamp) -> Result<Attempt, Refusal> {
         let now = self.advance(now);
+        match self.may_leave(now) {
+            Ok(()) => Ok(self.start(now, Side::Scoped)),
+            Err(Refusal::Parked(_)) => {
+                self.knock(now);
+                Err(Refusal::Parked(self.next_probe()))
+            }
+            Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// Whether [`leave`](Self::leave) would be given now. Asking changes nothing; a caller with a
+    /// [`Gate`](crate::Gate) asks, passes it, and takes leave then.
+    ///
+    /// # Errors
+    /// As those of [`leave`](Self::leave).
+    pub fn may_leave(&self, now: Timestamp) -> Result<(), Refusal> {
+        let now = now.max(self.now);
         if self.stopped {
             return Err(Refusal::Stopped);
         }
         if self.is_barred(now) {
-            self.knock(now);
             return Err(Refusal::Parked(self.next_probe()));
         }
         let at = self.scoped_due().map_err(Refusal::Wait)?;
         if now < at {
             return Err(Refusal::Wait(Some(at)));
         }
-        Ok(self.start(now, Side::Scoped))
+        Ok(())
     }
 
     // What happened.

@@ -52,8 +52,7 @@ pub struct Ticket(u64);
 
 /// Bounds how many connects of a fleet are in flight and how many begin per second.
 ///
-/// Thousand servers that come back together, or a laptop that wakes, are no reason for thousand processes or handshakes
-/// at once. Connects that a call waits for go first, then reconnects, then probes; within each, servers take turns, and
+/// A thousand servers that come back together, or a laptop that wakes, are no reason for a thousand handshakes at once. Connects that a call waits for go first, then reconnects, then probes; within each, servers take turns, and
 /// the tickets of one server keep their order. Whoever is less urgent waits, but is not passed over for ever.
 ///
 /// One for each client, shared by all its bindings. It has no clock: ask for a ticket, then take from
@@ -88,24 +87,23 @@ pub struct Gate {
 /// Those of one urgency.
 #[derive(Debug, Clone, Default)]
 struct Queue {
-    /// Servers in the order of their turns; one whose tickets were all withdrawn may still stand here, once.
+    /// Servers in the order of their turns; one whose tickets were all withdrawn still stands here, once.
     turns: VecDeque<u64>,
     tickets: BTreeMap<u64, VecDeque<Ticket>>,
+    len: usize,
     /// How often somebody more urgent was let in while someone waited here.
     passed_over: u32,
 }
 
 impl Queue {
-    fn is_empty(&self) -> bool {
-        self.tickets.values().all(VecDeque::is_empty)
-    }
-
     fn push(&mut self, server: u64, ticket: Ticket) {
+        let turns = &mut self.turns;
         let tickets = self.tickets.entry(server).or_insert_with(|| {
-            self.turns.push_back(server);
+            turns.push_back(server);
             VecDeque::new()
         });
         tickets.push_back(ticket);
+        self.len += 1;
     }
 
     fn pop(&mut self) -> Option<Ticket> {
@@ -120,6 +118,8 @@ impl Queue {
                 self.turns.push_back(server);
             }
             if ticket.is_some() {
+                self.len -= 1;
+                self.passed_over = 0;
                 return ticket;
             }
         }
@@ -127,10 +127,132 @@ impl Queue {
     }
 
     fn remove(&mut self, server: u64, ticket: Ticket) {
+        // The server keeps its turn, which is not searched for.
         if let Some(tickets) = self.tickets.get_mut(&server) {
-            // An empty queue stays where its server's turn is and is cleared away there, so that asking anew costs
-            // the server its turn no more than once and nothing is searched for.
+            let before = tickets.len();
             tickets.retain(|other| *other != ticket);
+            self.len -= before - tickets.len();
         }
+        if self.len == 0 {
+            self.turns.clear();
+            self.tickets.clear();
+        }
+    }
+}
+
+impl Gate {
+    /// A gate that nobody waits at.
+    pub fn new(limits: GateLimits) -> Self {
+        Self {
+            limits,
+            now: Timestamp::ZERO,
+            last_ticket: 0,
+            queues: Default::default(),
+            waiting: BTreeMap::new(),
+            inside: VecDeque::new(),
+            full_at: Timestamp::ZERO,
+        }
+    }
+
+    /// The limits.
+    pub fn limits(&self) -> &GateLimits {
+        &self.limits
+    }
+
+    /// A server wants to connect. Servers are told apart by any number of the caller's.
+    pub fn ask(&mut self, now: Timestamp, server: u64, urgency: Urgency) -> Ticket {
+        self.advance(now);
+        self.last_ticket += 1;
+        let ticket = Ticket(self.last_ticket);
+        self.queues[urgency as usize].push(server, ticket);
+        self.waiting.insert(ticket, (urgency, server));
+        ticket
+    }
+
+    /// Whose turn it is now; ask until it is `None`.
+    pub fn poll(&mut self, now: Timestamp) -> Option<Ticket> {
+        let now = self.advance(now);
+        if self.waiting.is_empty() || self.opens_at() > now {
+            return None;
+        }
+        let next = self.next();
+        let ticket = self.queues[next].pop()?;
+        self.waiting.remove(&ticket);
+        for queue in &mut self.queues[next + 1..] {
+            if queue.len > 0 {
+                queue.passed_over = queue.passed_over.saturating_add(1);
+            }
+        }
+        self.inside
+            .push_back((now.plus(self.limits.counted_for), ticket));
+        self.full_at = self.full_at.max(now).plus(self.interval());
+        Some(ticket)
+    }
+
+    /// The ticket is given back: the connect has ended, well or badly, or is not wanted any more. More than once does
+    /// no harm.
+    pub fn leave(&mut self, now: Timestamp, ticket: Ticket) {
+        self.advance(now);
+        if let Some((urgency, server)) = self.waiting.remove(&ticket) {
+            self.queues[urgency as usize].remove(server, ticket);
+        } else {
+            self.inside.retain(|(_, other)| *other != ticket);
+        }
+    }
+
+    /// When to ask [`poll`](Self::poll) again if nothing happens before; it may have passed. `None`: nobody waits.
+    pub fn timeout(&self) -> Option<Timestamp> {
+        (!self.waiting.is_empty()).then(|| self.opens_at())
+    }
+
+    /// Whether the ticket's turn is still to come.
+    pub fn is_waiting(&self, ticket: Ticket) -> bool {
+        self.waiting.contains_key(&ticket)
+    }
+
+    /// How many wait before the gate.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// How many count as in flight.
+    pub fn in_flight(&self) -> usize {
+        self.inside.len()
+    }
+
+    /// When the next may be let in, if nobody leaves before.
+    fn opens_at(&self) -> Timestamp {
+        let burst = self.interval() * (self.limits.burst.max(1) - 1);
+        let by_rate = self.full_at.minus(burst);
+        let most = self.limits.in_flight.max(1) as usize;
+        match self.inside.len().checked_sub(most) {
+            // So many of those inside must have stopped counting.
+            Some(over) => by_rate.max(self.inside[over].0),
+            None => by_rate,
+        }
+    }
+
+    /// The most urgent queue, unless another was passed over too often.
+    fn next(&self) -> usize {
+        let tired = |queue: &Queue| queue.len > 0 && queue.passed_over >= self.limits.passed_over;
+        let tired = self.queues.iter().rposition(tired);
+        let first = || self.queues.iter().position(|queue| queue.len > 0);
+        tired.or_else(first).unwrap_or(0)
+    }
+
+    fn interval(&self) -> Duration {
+        Duration::from_secs(1) / self.limits.per_second.max(1)
+    }
+
+    fn advance(&mut self, now: Timestamp) -> Timestamp {
+        self.now = self.now.max(now);
+        while self
+            .inside
+            .front()
+            .is_some_and(|(until, _)| *until <= self.now)
+        {
+            self.inside.pop_front();
+        }
+        self.now
     }
 }

@@ -84,6 +84,7 @@ mod action;
 mod allowance;
 mod breaker;
 mod budget;
+mod gate;
 mod jitter;
 mod loss;
 mod openings;
@@ -99,12 +100,13 @@ mod verdict;
 pub use action::{Action, Attempt, Outlook, Refusal};
 pub use breaker::{Admitted, Breaker, BreakerOpen, BreakerState, CallEnd};
 pub use budget::Budget;
+pub use gate::{Gate, GateLimits, Ticket, Urgency};
 pub use loss::{Cause, Loss};
 pub use policy::Policy;
 #[cfg(feature = "tokio")]
 pub use supervisor::{
-    Connect, Failure, Leave, Live, Observer, Options, Scoped, Session, Status, Supervisor,
-    Unavailable, Want, Why,
+    Connect, Failure, Leave, Live, Observer, Options, Scoped, Session, SharedGate, Status,
+    Supervisor, Unavailable, Want, Why,
 };
 pub use time::Timestamp;
 pub use transition::{Reason, State, Transition};

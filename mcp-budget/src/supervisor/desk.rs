@@ -4,10 +4,18 @@ use std::{collections::VecDeque, error::Error, mem, sync::Arc};
 
 use tokio::{sync::oneshot, time::Instant};
 
-use super::{Connect, Failure, Leave, Live, Options, Status, Unavailable, Why, clock::Clock};
+use super::{
+    Connect, Failure, Leave, Live, Options, Status, Unavailable, Why,
+    clock::Clock,
+    gate::{GatePass, SharedGate},
+    leave::Granted,
+    place::Place,
+};
 use crate::{
-    action::{Action, Attempt, Outlook, Refusal},
+    action::{Action, Outlook, Refusal},
     budget::Budget,
+    gate::Urgency,
+    openings::Side,
     time::Timestamp,
     transition::{Reason, State, Transition},
 };
@@ -22,6 +30,7 @@ pub(super) type LeaveAnswer<C> = Result<Leave<C>, Unavailable>;
 pub(super) struct Desk<C: Connect> {
     budget: Budget,
     clock: Clock,
+    place: Place,
     home: Option<(u64, C::Session)>,
     callers: Vec<Caller<HomeAnswer<C>>>,
     openers: VecDeque<Caller<LeaveAnswer<C>>>,
@@ -51,16 +60,18 @@ pub(super) enum Delivery<C: Connect> {
     Home(oneshot::Sender<HomeAnswer<C>>, HomeAnswer<C>),
     Leave(
         oneshot::Sender<LeaveAnswer<C>>,
-        Result<Attempt, Unavailable>,
+        Result<Granted, Unavailable>,
     ),
 }
 
 /// Work for the driver.
 pub(super) struct Orders<S> {
-    pub(super) connect: Option<Attempt>,
+    pub(super) connect: Option<Granted>,
     pub(super) probe: Option<(u64, S)>,
     pub(super) close: Vec<S>,
     pub(super) transitions: Vec<Transition>,
+    /// How urgently to queue at the gate for home and for scoped openings.
+    pub(super) asks: [(Side, Option<Urgency>); 2],
     /// When to come again if nothing happens before.
     pub(super) wake_at: Option<Instant>,
     /// The generation of the open home session.
@@ -76,6 +87,7 @@ impl<S> Orders<S> {
             probe: None,
             close: Vec::new(),
             transitions: Vec::new(),
+            asks: [(Side::Home, None), (Side::Scoped, None)],
             wake_at: None,
             home: None,
             stopped: false,
@@ -94,6 +106,7 @@ impl<C: Connect> Desk<C> {
         Self {
             budget: Budget::new(options.policy.clone(), options.seed),
             clock,
+            place: Place::new(options.gate.as_ref()),
             home: None,
             callers: Vec::new(),
             openers: VecDeque::new(),
@@ -103,6 +116,11 @@ impl<C: Connect> Desk<C> {
             outbox: Vec::new(),
             stop_by: None,
         }
+    }
+
+    /// The gate, and the binding's number there.
+    pub(super) fn gate(&self) -> Option<(SharedGate, u64)> {
+        self.place.gate()
     }
 
     pub(super) fn budget_mut(&mut self) -> &mut Budget {
@@ -154,18 +172,21 @@ impl<C: Connect> Desk<C> {
         &mut self,
         now: Timestamp,
         deadline: Option<Instant>,
-    ) -> Result<Served<Attempt, LeaveAnswer<C>>, Unavailable> {
+    ) -> Result<Served<Granted, LeaveAnswer<C>>, Unavailable> {
         let deadline = deadline.map(|at| self.clock.at(at));
         self.openers.retain(|opener| !opener.answer.is_closed());
         if self.openers.is_empty() {
-            match self.budget.leave(now) {
-                Ok(attempt) => return Ok(Served::Now(attempt)),
-                Err(Refusal::Wait(Some(at))) if deadline.is_some_and(|deadline| deadline < at) => {
-                    return Err(self.unavailable_until(now, Why::Waiting, Some(at)));
-                }
-                Err(Refusal::Wait(_)) => {}
-                Err(Refusal::Parked(_)) => return Err(self.unavailable(now, Why::Parked)),
-                Err(Refusal::Stopped) => return Err(self.unavailable(now, Why::Stopped)),
+            match self.leave(now) {
+                Some(Ok(granted)) => return Ok(Served::Now(granted)),
+                Some(Err(refusal)) => match refusal {
+                    Refusal::Wait(Some(at)) if deadline.is_some_and(|deadline| deadline < at) => {
+                        return Err(self.unavailable_until(now, Why::Waiting, Some(at)));
+                    }
+                    Refusal::Wait(_) => {}
+                    Refusal::Parked(_) => return Err(self.unavailable(now, Why::Parked)),
+                    Refusal::Stopped => return Err(self.unavailable(now, Why::Stopped)),
+                },
+                None => {}
             }
         }
         let (answer, later) = oneshot::channel();
@@ -307,8 +328,15 @@ impl<C: Connect> Desk<C> {
     }
 
     pub(super) fn take_orders(&mut self) -> Orders<C::Session> {
-        let at = [self.budget.timeout(), self.serve_at];
+        let asks = [Side::Home, Side::Scoped].map(|side| (side, self.place.asks(side)));
+        // What is due and queues at the gate needs no timer.
+        let budget = match asks[0].1 {
+            Some(_) => None,
+            None => self.budget.timeout(),
+        };
+        let at = [budget, self.serve_at];
         Orders {
+            asks,
             wake_at: at
                 .into_iter()
                 .flatten()
@@ -327,12 +355,35 @@ impl<C: Connect> Desk<C> {
     /// Takes up what the budget says is due. A home session that is wanted and may be opened at once is therefore
     /// never seen to wait; a loss is, for it is observed where it happens.
     fn act(&mut self, now: Timestamp) {
-        while let Some(action) = self.budget.poll(now) {
-            match action {
-                Action::Connect(attempt) => self.orders.connect = Some(attempt),
-                Action::Probe { .. } => self.orders.probe = self.home.clone(),
+        while let Some(urgency) = self.budget.due(now) {
+            let Some(pass) = self.place.enter(Side::Home, urgency) else {
+                return;
+            };
+            if let Some(Action::Connect(attempt)) = self.budget.poll(now) {
+                self.orders.connect = Some((attempt, pass));
             }
         }
+        self.place.refrain(Side::Home);
+        while let Some(Action::Probe { .. }) = self.budget.poll(now) {
+            self.orders.probe = self.home.clone();
+        }
+    }
+
+    /// Leave for a scoped opening, through the gate; `None`: it queues there.
+    fn leave(&mut self, now: Timestamp) -> Option<Result<Granted, Refusal>> {
+        let pass = match self.budget.may_leave(now) {
+            Ok(()) => self.place.enter(Side::Scoped, Urgency::Awaited)?,
+            Err(_) => {
+                self.place.refrain(Side::Scoped);
+                None
+            }
+        };
+        Some(self.budget.leave(now).map(|attempt| (attempt, pass)))
+    }
+
+    /// An opening's turn at the gate came.
+    pub(super) fn admitted(&mut self, side: Side, pass: GatePass) {
+        self.place.admitted(side, pass);
     }
 
     fn observe(&mut self) {
@@ -383,11 +434,14 @@ impl<C: Connect> Desk<C> {
     fn serve_openers(&mut self, now: Timestamp) {
         self.serve_at = None;
         while !self.openers.is_empty() {
-            match self.budget.leave(now) {
-                Ok(attempt) => {
+            let Some(leave) = self.leave(now) else {
+                return;
+            };
+            match leave {
+                Ok(granted) => {
                     if let Some(opener) = self.openers.pop_front() {
                         self.outbox
-                            .push(Delivery::Leave(opener.answer, Ok(attempt)));
+                            .push(Delivery::Leave(opener.answer, Ok(granted)));
                     }
                 }
                 Err(Refusal::Wait(at)) => {
@@ -409,6 +463,7 @@ impl<C: Connect> Desk<C> {
                 Err(Refusal::Stopped) => return self.refuse_openers(now, Why::Stopped),
             }
         }
+        self.place.refrain(Side::Scoped);
     }
 
     fn refuse_openers(&mut self, now: Timestamp, why: Why) {

@@ -12,22 +12,29 @@ use tokio::{
     time::{Instant, sleep_until, timeout},
 };
 
-use super::{Connect, Failure, Observer, Options, Session, Shared, deadline_after, desk::Orders};
+use super::{
+    Connect, Failure, Observer, Options, Session, Shared, SharedGate, deadline_after, desk::Orders,
+    gate::GatePass, leave::Granted,
+};
 use crate::{
-    action::Attempt,
+    gate::Urgency,
     loss::Cause,
+    openings::Side,
     transition::{Reason, State, Transition},
 };
 
 /// Runs the driver of a binding as a task of the current runtime.
 pub(super) fn spawn<C: Connect>(connector: Arc<C>, shared: Arc<Shared<C>>, options: Options) {
+    let gate = shared.look(|desk, _| desk.gate());
     let driver = Driver {
         connector,
         shared,
+        gate,
         observer: options.observer,
         close_limit: options.close_limit,
         tasks: JoinSet::new(),
         attempt: None,
+        queueing: [None, None],
         listening: Listening::default(),
     };
     tokio::spawn(driver.run());
@@ -38,10 +45,13 @@ pub(super) fn spawn<C: Connect>(connector: Arc<C>, shared: Arc<Shared<C>>, optio
 struct Driver<C: Connect> {
     connector: Arc<C>,
     shared: Arc<Shared<C>>,
+    gate: Option<(SharedGate, u64)>,
     observer: Option<Observer>,
     close_limit: Duration,
     tasks: JoinSet<Outcome<C::Session>>,
     attempt: Option<AbortHandle>,
+    /// The tasks that wait before the gate, and how urgently: for the home session, and for scoped ones.
+    queueing: [Option<(Urgency, AbortHandle)>; 2],
     listening: Listening,
 }
 
@@ -54,6 +64,7 @@ struct Listening {
 
 /// What a task came to.
 enum Outcome<S> {
+    Admitted(Side, GatePass),
     Attempted(u64, Result<S, Failure>),
     Ended(u64, Failure),
     Probed(u64, Result<(), Failure>),
@@ -90,8 +101,11 @@ impl<C: Connect> Driver<C> {
         if self.listening.generation != orders.home {
             self.listening.stop();
         }
-        if let Some(attempt) = orders.connect {
-            self.connect(attempt);
+        for (side, urgency) in orders.asks {
+            self.queue(side, urgency);
+        }
+        if let Some(granted) = orders.connect {
+            self.connect(granted);
         }
         if let Some((generation, session)) = orders.probe {
             self.probe(generation, session);
@@ -120,10 +134,29 @@ impl<C: Connect> Driver<C> {
         }
     }
 
-    fn connect(&mut self, attempt: Attempt) {
+    /// Queues at the gate, or gives the place there up. Who gets more urgent queues anew.
+    fn queue(&mut self, side: Side, urgency: Option<Urgency>) {
+        let place = &mut self.queueing[side as usize];
+        if place.as_ref().map(|(urgency, _)| *urgency) == urgency {
+            return;
+        }
+        if let Some((_, task)) = place.take() {
+            task.abort();
+        }
+        if let (Some((gate, server)), Some(urgency)) = (self.gate.clone(), urgency) {
+            let task = self
+                .tasks
+                .spawn(async move { Outcome::Admitted(side, gate.pass(server, urgency).await) });
+            *place = Some((urgency, task));
+        }
+    }
+
+    fn connect(&mut self, (attempt, pass): Granted) {
         let connector = Arc::clone(&self.connector);
         let task = self.tasks.spawn(async move {
-            Outcome::Attempted(attempt.generation, connector.connect(attempt).await)
+            let attempted = connector.connect(attempt).await;
+            drop(pass);
+            Outcome::Attempted(attempt.generation, attempted)
         });
         self.attempt = Some(task);
     }
@@ -159,6 +192,13 @@ impl<C: Connect> Driver<C> {
     fn conclude(&mut self, ended: Result<Outcome<C::Session>, JoinError>) {
         let shared = Arc::clone(&self.shared);
         match ended {
+            Ok(Outcome::Admitted(side, pass)) => {
+                // If this is of a place that was given up meanwhile, the newer one is not needed.
+                if let Some((_, task)) = self.queueing[side as usize].take() {
+                    task.abort();
+                }
+                shared.with_quietly(|desk, _| desk.admitted(side, pass));
+            }
             Ok(Outcome::Attempted(generation, Ok(session))) => {
                 let wanted = shared.with_quietly({
                     let session = session.clone();
@@ -196,6 +236,9 @@ impl<C: Connect> Driver<C> {
         self.listening.stop();
         if let Some(attempt) = self.attempt.take() {
             attempt.abort();
+        }
+        for side in [Side::Home, Side::Scoped] {
+            self.queue(side, None);
         }
         loop {
             let by = shared

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use super::{Connect, Failure, Shared};
+use super::{Connect, Failure, Shared, gate::GatePass};
 use crate::action::Attempt;
 
 /// Leave for one scoped opening, given by [`Supervisor::leave`](super::Supervisor::leave). Dropped without a word it
@@ -11,13 +11,19 @@ use crate::action::Attempt;
 pub struct Leave<C: Connect> {
     attempt: Attempt,
     ledger: Option<Arc<Shared<C>>>,
+    /// Counts as in flight at the gate for as long as it is held.
+    _pass: Option<GatePass>,
 }
 
+/// An attempt that may begin, with the place at the gate that it holds.
+pub(super) type Granted = (Attempt, Option<GatePass>);
+
 impl<C: Connect> Leave<C> {
-    pub(super) fn new(attempt: Attempt, ledger: Arc<Shared<C>>) -> Self {
+    pub(super) fn new((attempt, pass): Granted, ledger: Arc<Shared<C>>) -> Self {
         Self {
             attempt,
             ledger: Some(ledger),
+            _pass: pass,
         }
     }
 

@@ -7,7 +7,9 @@ mod clock;
 mod connect;
 mod desk;
 mod driver;
+mod gate;
 mod leave;
+mod place;
 mod unavailable;
 
 use std::{
@@ -30,6 +32,7 @@ use self::{
 };
 pub use self::{
     connect::{Connect, Failure, Session},
+    gate::SharedGate,
     leave::{Leave, Scoped},
     unavailable::{Unavailable, Why},
 };
@@ -51,6 +54,8 @@ pub struct Options {
     /// Called on the supervisor's task, in order, with every transition; it should not block. A panic in it is
     /// logged and changes nothing.
     pub observer: Option<Observer>,
+    /// Where openings wait their turn, shared with the other bindings of the client; by default none.
+    pub gate: Option<SharedGate>,
     /// How long closing one session may take before it is cut. Default 3.8 s.
     pub close_limit: Duration,
 }
@@ -61,6 +66,7 @@ impl Default for Options {
             policy: Policy::default(),
             seed: RandomState::new().build_hasher().finish(),
             observer: None,
+            gate: None,
             close_limit: Duration::from_millis(3800),
         }
     }
@@ -232,7 +238,7 @@ impl<C: Connect> Supervisor<C> {
             .shared
             .with(|desk, now| desk.ask_leave(now, deadline))?;
         match served {
-            Served::Now(attempt) => Ok(Leave::new(attempt, Arc::clone(&self.shared))),
+            Served::Now(granted) => Ok(Leave::new(granted, Arc::clone(&self.shared))),
             Served::Later(answer) => self.wait(answer, deadline).await,
         }
     }
@@ -382,7 +388,7 @@ impl<C: Connect> Shared<C> {
                 Delivery::Home(to, answer) => drop(to.send(answer)),
                 Delivery::Leave(to, answer) => {
                     if let Some(me) = self.me.upgrade() {
-                        drop(to.send(answer.map(|attempt| Leave::new(attempt, me))));
+                        drop(to.send(answer.map(|granted| Leave::new(granted, me))));
                     }
                 }
             }
