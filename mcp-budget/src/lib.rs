@@ -16,22 +16,9 @@
 //!
 //! # The states
 //!
-//! ```text
-//!            wanted              opened              proof
-//!     idle ─────────▶ connecting ───────▶ unproven ─────────▶ proven
-//!      ▲               ▲  │  ▲               │                 │  │
-//!      │           due │  │  │ probe,        │ lost:           │  │ lost:
-//!      │               │  │  │ wake          │ a charge        │  │ no charge
-//!      │               │  │  └────────────┐  │                 │  │
-//!      │               │  │ failed:       │  │                 │  │
-//!      │               │  ▼ a charge      │  │                 │  │
-//!      │              waiting ◀───────────┼──┴─────────────────┼──┘
-//!      │                  │               │                    │
-//!      │                  └──────────▶ parked                  │ idle close,
-//!      │                   budget spent                        │ expiry
-//!      └───────────────────────────────────────────────────────┘
-//!     from any state: a fatal cause or the owner's shutdown ──▶ stopped
-//! ```
+#![doc = include_str!("../docs/states.svg")]
+//!
+//! From every state the owner's shutdown, and the fatal loss of a session that is there, lead to stopped.
 //!
 //! | state | what it does | what a call meets |
 //! | --- | --- | --- |
@@ -43,7 +30,8 @@
 //! | [`Parked`](State::Parked) | a probe after 5 min, then 10, … 60 | fails at once, and brings the probe forward |
 //! | [`Stopped`](State::Stopped) | nothing, for good | fails at once |
 //!
-//! What a loss leads to depends on its [`Cause`]; of several that come together the gravest decides.
+//! What a loss leads to depends on its [`Cause`]; of several that come together the gravest decides. The whole relation,
+//! every event in every state, is in [`transitions`].
 //!
 //! # One budget, many sessions
 //!
@@ -79,6 +67,9 @@
 //! ```
 
 #![forbid(unsafe_code)]
+
+#[doc = include_str!("../docs/transitions.md")]
+pub mod transitions {}
 
 mod action;
 mod allowance;
