@@ -1,6 +1,6 @@
 //! How many attempts nobody waits for may be made.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use crate::{policy::Policy, time::Timestamp};
 
@@ -20,6 +20,21 @@ impl Allowance {
             .unattended_interval()
             .saturating_mul(policy.unattended_burst() - 1);
         self.full_at.minus(spare)
+    }
+
+    /// How long it takes until all of it is there again.
+    pub(crate) fn until_full(&self, now: Timestamp) -> Duration {
+        self.full_at.since(now)
+    }
+
+    /// One that is full after so long, which is at most as long as it can be.
+    pub(crate) fn restored(now: Timestamp, until_full: Duration, policy: &Policy) -> Self {
+        let most = policy
+            .unattended_interval()
+            .saturating_mul(policy.unattended_burst());
+        Self {
+            full_at: now.plus(until_full.min(most)),
+        }
     }
 
     /// An attempt is made.

@@ -1,6 +1,6 @@
 //! Whether a call may be sent to a server that is connected and does not answer.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use crate::{policy::Policy, time::Timestamp};
 

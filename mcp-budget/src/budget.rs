@@ -1,5 +1,7 @@
 //! The state machine of one binding.
 
+use core::time::Duration;
+
 use crate::{
     action::{Action, Attempt, Outlook, Refusal},
     gate::Urgency,
@@ -9,6 +11,7 @@ use crate::{
     park::Park,
     policy::Policy,
     schedule::Schedule,
+    snapshot::Snapshot,
     time::Timestamp,
     transition::{Reason, State, Transition},
     verdict::{Circumstances, Verdict, judge},
@@ -76,6 +79,53 @@ impl Budget {
             reason: Reason::Fresh,
             told: None,
         }
+    }
+
+    /// What of the budget may be kept over the host's end; `since_epoch` is what the wall clock says. The host's end
+    /// is no fault of the server's: sessions that are open or being opened then cost nothing.
+    pub fn snapshot(&self, now: Timestamp, since_epoch: Duration) -> Snapshot {
+        let now = now.max(self.now);
+        let mut snapshot = Snapshot {
+            taken: since_epoch,
+            state: self.state(),
+            wanted: self.held,
+            charges: self.charges,
+            failures: self.strikes,
+            generation: self.openings.last_generation(),
+            ever_opened: self.ever_opened,
+            ever_proven: self.ever_proven,
+            credentials_refused: self.forgiven,
+            parked: self.park.map(|park| park.save(now)),
+            ..Snapshot::default()
+        };
+        self.schedule.save(now, &mut snapshot);
+        if self.openings.home().is_some() {
+            // Its delay is over, or it would not have been opened.
+            snapshot.delay = Duration::ZERO;
+        }
+        snapshot
+    }
+
+    /// A budget as it was. Connecting, unproven and proven are idle now, with their charges; waiting and parked keep
+    /// what remained of their time when the snapshot was taken, and a probe that was out may be made again. Where the
+    /// policy has become less patient, times are cut to what it would make them. The seed need not be the same; that
+    /// the home session be kept open is to be said anew.
+    pub fn restore(policy: Policy, seed: u64, now: Timestamp, snapshot: &Snapshot) -> Self {
+        let mut budget = Self::new(policy, seed);
+        budget.now = now;
+        budget.openings = Openings::after(snapshot.generation);
+        let keeps = matches!(snapshot.state, State::Waiting | State::Parked);
+        budget.held = snapshot.wanted && keeps;
+        budget.charges = snapshot.charges;
+        budget.strikes = snapshot.failures;
+        budget.ever_opened = snapshot.ever_opened;
+        budget.ever_proven = snapshot.ever_proven;
+        budget.forgiven = snapshot.credentials_refused;
+        budget.schedule = Schedule::restored(now, snapshot, &budget.policy);
+        budget.park = snapshot
+            .parked
+            .map(|parked| Park::restored(now, &parked, &budget.policy));
+        budget
     }
 
     /// The policy.
@@ -403,7 +453,7 @@ impl Budget {
             _ if barred => State::Parked,
             Some(home) if home.is_proven() => State::Proven,
             Some(_) => State::Unproven,
-            None if self.held || self.park.is_some() || self.strikes > 0 => State::Waiting,
+            None if self.held || self.park.is_some() || self.now < self.penance() => State::Waiting,
             None => State::Idle,
         }
     }
@@ -426,11 +476,15 @@ impl Budget {
 
     /// The earliest time for whatever keeps the floor.
     fn earliest(&self) -> Timestamp {
-        let at = self.schedule.floor(&self.policy);
+        self.schedule.floor(&self.policy).max(self.penance())
+    }
+
+    /// The end of the delay that holds for everybody while failures stand.
+    fn penance(&self) -> Timestamp {
         if self.strikes > 0 && self.park.is_none() {
-            at.max(self.schedule.gate())
+            self.schedule.gate()
         } else {
-            at
+            Timestamp::ZERO
         }
     }
 
@@ -590,7 +644,7 @@ impl Budget {
             park => {
                 let mut new = Park::new(now, why, &self.policy, self.ever_proven, spread);
                 // A wake that had no attempt yet has it still.
-                if std::mem::take(&mut self.woken) {
+                if core::mem::take(&mut self.woken) {
                     new.wake(now);
                 }
                 *park = Some(new);

@@ -1,9 +1,7 @@
 //! Who of a whole fleet may connect now.
 
-use std::{
-    collections::{BTreeMap, VecDeque},
-    time::Duration,
-};
+use alloc::collections::{BTreeMap, VecDeque};
+use core::time::Duration;
 
 use crate::time::Timestamp;
 

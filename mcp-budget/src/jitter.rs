@@ -1,6 +1,6 @@
 //! Randomness that is the same again for the same seed.
 
-use std::time::Duration;
+use core::time::Duration;
 
 /// A small generator (a Weyl sequence with a mixing function). Good enough to spread retries, and for nothing secret.
 #[derive(Debug, Clone)]
@@ -31,6 +31,9 @@ impl Prng {
 pub(crate) struct Spread(u32);
 
 impl Spread {
+    /// The long end.
+    pub(crate) const LONGEST: Self = Self(u32::MAX);
+
     /// `delay` moved within plus and minus `percent` of it.
     pub(crate) fn around(self, delay: Duration, percent: u8) -> Duration {
         let reach = fraction(delay, u32::from(percent.min(100)), 100);

@@ -67,6 +67,9 @@
 //! ```
 
 #![forbid(unsafe_code)]
+#![cfg_attr(not(any(feature = "tokio", test)), no_std)]
+
+extern crate alloc;
 
 #[doc = include_str!("../docs/transitions.md")]
 pub mod transitions {}
@@ -82,6 +85,7 @@ mod openings;
 mod park;
 mod policy;
 mod schedule;
+mod snapshot;
 #[cfg(feature = "tokio")]
 mod supervisor;
 mod time;
@@ -94,6 +98,7 @@ pub use budget::Budget;
 pub use gate::{Gate, GateLimits, Ticket, Urgency};
 pub use loss::{Cause, Loss};
 pub use policy::Policy;
+pub use snapshot::{ParkedSnapshot, Snapshot};
 #[cfg(feature = "tokio")]
 pub use supervisor::{
     Connect, Failure, Leave, Live, Observer, Options, Scoped, Session, SharedGate, Status,

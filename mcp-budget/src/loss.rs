@@ -1,6 +1,6 @@
 //! Why an attempt failed or a session ended.
 
-use std::{fmt, time::Duration};
+use core::{fmt, time::Duration};
 
 /// How grave a loss is, gravest first: `Cause::Fatal < Cause::Routine`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

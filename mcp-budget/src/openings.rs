@@ -1,6 +1,7 @@
 //! The sessions of a binding, and the rounds they were opened in.
 
-use std::{collections::BTreeMap, time::Duration};
+use alloc::collections::BTreeMap;
+use core::time::Duration;
 
 use crate::time::Timestamp;
 
@@ -77,6 +78,18 @@ pub(crate) struct Openings {
 }
 
 impl Openings {
+    /// None, of which those to come are counted on from the last.
+    pub(crate) fn after(last_generation: u64) -> Self {
+        Self {
+            last_generation,
+            ..Self::default()
+        }
+    }
+
+    pub(crate) fn last_generation(&self) -> u64 {
+        self.last_generation
+    }
+
     pub(crate) fn round(&self) -> u64 {
         self.round
     }

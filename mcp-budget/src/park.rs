@@ -1,8 +1,10 @@
 //! A budget that is spent.
 
-use std::time::Duration;
+use core::time::Duration;
 
-use crate::{jitter::Spread, policy::Policy, time::Timestamp, transition::Reason};
+use crate::{
+    jitter::Spread, policy::Policy, snapshot::ParkedSnapshot, time::Timestamp, transition::Reason,
+};
 
 /// Why a binding is parked, and when it is tried again.
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +56,38 @@ impl Park {
             now.plus(spread.above(interval, policy.jitter_percent).min(longest))
         });
         self.phase = Phase::Barred { probe_at };
+    }
+
+    /// What outlives the process. A probe that is out had no outcome, so another may be made.
+    pub(crate) fn save(&self, now: Timestamp) -> ParkedSnapshot {
+        let mut park = *self;
+        park.probe_given_up(now);
+        ParkedSnapshot {
+            reason: park.why,
+            interval: park.interval,
+            next_try: park.probe_at().map(|at| at.since(now)),
+            woken: park.is_woken(),
+        }
+    }
+
+    /// As it was, with what remained, counted from now.
+    pub(crate) fn restored(now: Timestamp, snapshot: &ParkedSnapshot, policy: &Policy) -> Self {
+        let why = match snapshot.reason {
+            Reason::NeverConnected | Reason::Permanent | Reason::Auth | Reason::NoRetries => {
+                snapshot.reason
+            }
+            _ => Reason::Spent,
+        };
+        let longest = policy.park_probe_max.max(policy.auth_probe);
+        let next_try = snapshot.next_try.map(|wait| now.plus(wait.min(longest)));
+        Self {
+            why,
+            interval: snapshot.interval.map(|interval| interval.min(longest)),
+            phase: match snapshot.woken {
+                true => Phase::Woken { since: now },
+                false => Phase::Barred { probe_at: next_try },
+            },
+        }
     }
 
     /// Whether nothing may be opened now.

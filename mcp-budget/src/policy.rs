@@ -1,13 +1,13 @@
 //! The constants of a binding.
 
-use std::time::Duration;
+use core::time::Duration;
 
 use crate::jitter::Spread;
 
 /// How patient a binding is. Every constant may be set; the defaults are what a host that does not care wants.
 ///
 /// ```
-/// use std::time::Duration;
+/// use core::time::Duration;
 /// use mcp_budget::Policy;
 ///
 /// let policy = Policy { max_retries: 3, floor: Duration::from_millis(200), ..Policy::default() };

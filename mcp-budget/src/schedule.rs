@@ -1,8 +1,10 @@
 //! When the next session may be opened.
 
-use std::time::Duration;
+use core::time::Duration;
 
-use crate::{allowance::Allowance, jitter::Spread, policy::Policy, time::Timestamp};
+use crate::{
+    allowance::Allowance, jitter::Spread, policy::Policy, snapshot::Snapshot, time::Timestamp,
+};
 
 /// The times that hold openings up. Which of them holds whom is the budget's to say.
 #[derive(Debug, Clone, Default)]
@@ -67,6 +69,41 @@ impl Schedule {
     /// The delay after so many failures in a row begins.
     pub(crate) fn delay(&mut self, now: Timestamp, failures: u32, policy: &Policy, spread: Spread) {
         self.gate = now.plus(policy.jittered(policy.delay(failures), spread));
+    }
+
+    /// What outlives the process.
+    pub(crate) fn save(&self, now: Timestamp, snapshot: &mut Snapshot) {
+        snapshot.since_start = self.last_start.map(|start| now.since(start));
+        snapshot.delay = self.gate.since(now);
+        snapshot.not_before = self.not_before.since(now);
+        snapshot.backoff = self.backoff;
+        snapshot.backoff_endless = self.endless;
+        snapshot.backoff_left = self.unattended_at.since(now);
+        snapshot.allowance = self.allowance.until_full(now);
+    }
+
+    /// The times as they were, counted from now, none longer than the policy makes them.
+    pub(crate) fn restored(now: Timestamp, snapshot: &Snapshot, policy: &Policy) -> Self {
+        let longest = |delay| Spread::LONGEST.around(delay, policy.jitter_percent);
+        let (delay, backoff) = (policy.backoff_max, policy.backoff_max_proven);
+        // The last start may lie before the clock's beginning, so what remains of the floor is kept apart.
+        let ago = snapshot.since_start.unwrap_or(Duration::MAX);
+        let floor_left = policy.floor.saturating_sub(ago);
+        let tellable = floor_left.is_zero() && ago <= now.since(Timestamp::ZERO);
+        Self {
+            last_start: tellable.then(|| now.minus(ago)),
+            gate: now.plus(snapshot.delay.min(longest(delay))),
+            not_before: now.plus(
+                snapshot
+                    .not_before
+                    .min(policy.not_before_max)
+                    .max(floor_left),
+            ),
+            backoff: snapshot.backoff.min(delay.max(backoff)),
+            endless: snapshot.backoff_endless,
+            unattended_at: now.plus(snapshot.backoff_left.min(longest(delay.max(backoff)))),
+            allowance: Allowance::restored(now, snapshot.allowance, policy),
+        }
     }
 
     /// The host wants no delay.

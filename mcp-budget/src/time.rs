@@ -1,6 +1,6 @@
 //! Points in time of a clock that the caller reads.
 
-use std::time::Duration;
+use core::time::Duration;
 
 /// A point on the caller's monotonic clock: nanoseconds since whatever moment the caller chose.
 ///

@@ -1,11 +1,13 @@
 //! Where a binding stands, and how it came there.
 
-use std::fmt;
+use core::fmt;
 
 use crate::time::Timestamp;
 
 /// What a binding is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum State {
     /// No home session, and none wanted.
     Idle,
@@ -40,6 +42,8 @@ impl fmt::Display for State {
 /// What brought a binding to its state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Reason {
     /// Nothing has happened yet.
     Fresh,

@@ -104,7 +104,12 @@ pub(super) enum Served<T, A> {
 impl<C: Connect> Desk<C> {
     pub(super) fn new(options: &Options, clock: Clock) -> Self {
         Self {
-            budget: Budget::new(options.policy.clone(), options.seed),
+            budget: match &options.restore {
+                Some(snapshot) => {
+                    Budget::restore(options.policy.clone(), options.seed, clock.now(), snapshot)
+                }
+                None => Budget::new(options.policy.clone(), options.seed),
+            },
             clock,
             place: Place::new(options.gate.as_ref()),
             home: None,

@@ -17,7 +17,7 @@ use std::{
     fmt,
     hash::{BuildHasher, Hasher},
     sync::{Arc, Mutex, PoisonError, Weak},
-    time::Duration,
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use tokio::{
@@ -38,6 +38,7 @@ pub use self::{
 };
 use crate::{
     policy::Policy,
+    snapshot::Snapshot,
     time::Timestamp,
     transition::{Reason, State, Transition},
 };
@@ -49,6 +50,8 @@ pub type Observer = Box<dyn Fn(&Transition) + Send + Sync>;
 pub struct Options {
     /// The budget's constants.
     pub policy: Policy,
+    /// Where the binding stood when the host ended, if that was kept; see [`Supervisor::snapshot`].
+    pub restore: Option<Snapshot>,
     /// What the delays are spread by; random by default. The same seed spreads alike.
     pub seed: u64,
     /// Called on the supervisor's task, in order, with every transition; it should not block. A panic in it is
@@ -67,6 +70,7 @@ impl Default for Options {
             seed: RandomState::new().build_hasher().finish(),
             observer: None,
             gate: None,
+            restore: None,
             close_limit: Duration::from_millis(3800),
         }
     }
@@ -265,6 +269,15 @@ impl<C: Connect> Supervisor<C> {
     pub fn set_policy(&self, policy: Policy) {
         self.shared
             .with(|desk, _| desk.budget_mut().set_policy(policy));
+    }
+
+    /// What of the binding may be kept over the host's end, for [`Options::restore`]. Take it before the shutdown.
+    pub fn snapshot(&self) -> Snapshot {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH);
+        self.shared.look(|desk, now| {
+            let budget = desk.budget_mut();
+            budget.snapshot(now, since_epoch.unwrap_or_default())
+        })
     }
 
     /// Where the binding stands now.
