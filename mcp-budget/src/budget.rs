@@ -89,6 +89,10 @@ impl Budget {
             taken: since_epoch,
             state: self.state(),
             wanted: self.held,
+            woken: match self.park {
+                Some(park) => park.is_woken(),
+                None => self.woken,
+            },
             charges: self.charges,
             failures: self.strikes,
             generation: self.openings.last_generation(),
@@ -124,7 +128,8 @@ impl Budget {
         budget.schedule = Schedule::restored(now, snapshot, &budget.policy);
         budget.park = snapshot
             .parked
-            .map(|parked| Park::restored(now, &parked, &budget.policy));
+            .map(|parked| Park::restored(now, &parked, snapshot.woken, &budget.policy));
+        budget.woken = snapshot.woken && budget.held && budget.park.is_none();
         budget
     }
 

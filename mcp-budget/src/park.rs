@@ -66,12 +66,16 @@ impl Park {
             reason: park.why,
             interval: park.interval,
             next_try: park.probe_at().map(|at| at.since(now)),
-            woken: park.is_woken(),
         }
     }
 
     /// As it was, with what remained, counted from now.
-    pub(crate) fn restored(now: Timestamp, snapshot: &ParkedSnapshot, policy: &Policy) -> Self {
+    pub(crate) fn restored(
+        now: Timestamp,
+        snapshot: &ParkedSnapshot,
+        woken: bool,
+        policy: &Policy,
+    ) -> Self {
         let why = match snapshot.reason {
             Reason::NeverConnected | Reason::Permanent | Reason::Auth | Reason::NoRetries => {
                 snapshot.reason
@@ -83,7 +87,7 @@ impl Park {
         Self {
             why,
             interval: snapshot.interval.map(|interval| interval.min(longest)),
-            phase: match snapshot.woken {
+            phase: match woken {
                 true => Phase::Woken { since: now },
                 false => Phase::Barred { probe_at: next_try },
             },

@@ -22,6 +22,8 @@ pub struct Snapshot {
     pub state: State,
     /// The home session was wanted.
     pub wanted: bool,
+    /// The host had said to try now, and nothing had come of it yet.
+    pub woken: bool,
     /// Charges taken from the budget.
     pub charges: u32,
     /// Rounds that failed since the last proof, charged or not.
@@ -79,9 +81,6 @@ pub struct ParkedSnapshot {
         serde(rename = "next_try_ms", with = "millis::optional", default)
     )]
     pub next_try: Option<Duration>,
-    /// The host has said to try now, and nothing has come of it yet.
-    #[cfg_attr(feature = "serde", serde(default))]
-    pub woken: bool,
 }
 
 impl Default for Snapshot {
@@ -91,6 +90,7 @@ impl Default for Snapshot {
             taken: Duration::ZERO,
             state: State::Idle,
             wanted: false,
+            woken: false,
             charges: 0,
             failures: 0,
             generation: 0,

@@ -214,7 +214,6 @@ fn times_that_no_policy_makes_are_cut_to_what_it_would_make_them() {
         reason: Reason::Opened,
         interval: Some(never),
         next_try: Some(never),
-        woken: false,
     };
     let snapshot = Snapshot {
         parked: Some(parked),
