@@ -429,13 +429,14 @@ impl Budget {
         }
     }
 
-    /// Where the binding stands, if that is not what was last taken. Take it after each event to see every step.
+    /// Where the binding stands, if that is not what was last taken, nor how it begins. Take it after each event to see
+    /// every step.
     pub fn transition(&mut self) -> Option<Transition> {
         let standing = self.standing();
-        if self.told == Some(standing) {
+        let begins = self.told.is_none() && standing.reason == Reason::Fresh;
+        if self.told.replace(standing) == Some(standing) || begins {
             return None;
         }
-        self.told = Some(standing);
         Some(standing)
     }
 

@@ -22,6 +22,7 @@ use tokio::{
 
 use super::{
     Shared,
+    breaker::Pass,
     connect::{NotOpened, ScopedSession, failure},
     counted::CountedSession,
     error::{Error, Kind, Outcome},
@@ -173,7 +174,11 @@ impl Call {
                     return Err(stop.unwrap_or(Stop::ClientClosed).error(Outcome::NotSent));
                 }
             };
-            let error = match self.request(&lent, ticket).await? {
+            let pass = self.pass()?;
+            let answer = self.request(&lent, ticket).await?;
+            let session = lent.session().session();
+            pass.end(session, lent.generation(), answer.as_ref().err());
+            let error = match answer {
                 Ok(json) => {
                     self.proven(&lent);
                     return Ok(Answer::new(json, lent.generation(), failed_on.is_some()));
@@ -186,6 +191,24 @@ impl Call {
             }
             failed_on = Some(lent.generation());
         }
+    }
+
+    fn pass(&self) -> Result<Pass, Error> {
+        let policy = self.server.opener.settings().policy();
+        self.server.breaker.admit(policy).map_err(|again| {
+            let name = &self.server.name;
+            let when = match again {
+                Some(wait) => format!("the next call may try in {:.1} s", wait.as_secs_f64()),
+                None => "one call is finding out whether it answers again".into(),
+            };
+            Error {
+                next_try: again,
+                ..Error::new(
+                    Kind::Waiting,
+                    format!("server \"{name}\": it did not answer the last calls; {when}"),
+                )
+            }
+        })
     }
 
     /// One request on one session. The outer error is a stop of the call.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use mcp_budget::{Attempt, Cause, Connect, Failure, Loss, Scoped, Unavailable, Why};
+use mcp_budget::{Attempt, Cause, Connect, Failure, Loss, Scoped, SharedGate, Unavailable, Why};
 use mcp_transport::{
     config::{Connection, ServerConfig, StdioConfig},
     error::{self, ErrorKind},
@@ -95,6 +95,8 @@ pub(super) struct Opener {
 pub(super) struct Environment {
     /// Starts the child processes, on one thread for all.
     pub(super) spawner: Spawner,
+    /// Where all openings wait their turn.
+    pub(super) gate: SharedGate,
     /// Says that the client's time to close is over.
     pub(super) cut: watch::Receiver<bool>,
     /// Where attempts that were given up are ended in good order.
@@ -128,6 +130,10 @@ impl Opener {
             settings: RwLock::new(Arc::new(settings)),
             env,
         })
+    }
+
+    pub(super) fn gate(&self) -> SharedGate {
+        self.env.gate.clone()
     }
 
     pub(super) fn settings(&self) -> Arc<Settings> {

@@ -29,7 +29,8 @@ pub enum Kind {
     Canceled,
     /// No session is free: every one is busy, or too many calls are in flight.
     Capacity,
-    /// The server is between two attempts, and the next lies beyond the call's deadline.
+    /// The server is not tried now: the next attempt to connect lies beyond the call's deadline, or it did not answer
+    /// the last calls.
     Waiting,
     /// The server is parked: its reconnect budget is spent.
     Parked,

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod breaker;
 mod call;
 mod calls;
 mod catalogue;
@@ -30,7 +31,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use mcp_budget::Want;
+use mcp_budget::{GateLimits, SharedGate, Want};
 use mcp_pool::{Fingerprint, Limits, Pool};
 use mcp_transport::{
     config::{self, ServerConfig},
@@ -94,6 +95,8 @@ struct Shared {
     cut: watch::Sender<bool>,
     leaving: Leaving,
     spawner: Spawner,
+    /// Bounds the connects of all servers together.
+    gate: SharedGate,
     runtime: Handle,
 }
 
@@ -171,6 +174,7 @@ impl Client {
                 leaving: Leaving::new(runtime.clone(), cut.subscribe()),
                 cut,
                 spawner: Spawner::new(),
+                gate: SharedGate::new(GateLimits::default()),
                 runtime,
                 options,
             }),
@@ -439,6 +443,7 @@ impl Shared {
     fn environment(&self) -> Environment {
         Environment {
             spawner: self.spawner.clone(),
+            gate: self.gate.clone(),
             cut: self.cut.subscribe(),
             leaving: self.leaving.clone(),
         }

@@ -13,6 +13,7 @@ use mcp_pool::Binding;
 use mcp_transport::{config::ServerConfig, error};
 
 use super::{
+    breaker::ServerBreaker,
     catalogue::Catalogue,
     connect::{Environment, HomeConnector, Opener},
     event::{Event, EventKind, ServerStatus},
@@ -29,6 +30,7 @@ pub(super) struct Server {
     pub(super) opener: Arc<Opener>,
     pub(super) supervisor: Supervisor<HomeConnector>,
     pub(super) catalogue: Arc<Catalogue>,
+    pub(super) breaker: Arc<ServerBreaker>,
     /// Calls in flight.
     pub(super) calls: AtomicU32,
     pid: Arc<AtomicU32>,
@@ -84,6 +86,7 @@ impl Server {
                 policy: settings.policy(),
                 observer: Some(Box::new(observer)),
                 close_limit: settings.close_timeout(),
+                gate: Some(opener.gate()),
                 ..Options::default()
             };
             let supervisor = Supervisor::spawn(connector, options);
@@ -95,6 +98,7 @@ impl Server {
                 opener,
                 supervisor,
                 catalogue,
+                breaker: Arc::new(ServerBreaker::new()),
                 calls: AtomicU32::new(0),
                 pid,
             }

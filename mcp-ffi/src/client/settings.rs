@@ -35,6 +35,8 @@ struct BudgetSettings {
     park_probe_max_ms: Option<u64>,
     auth_probe_ms: Option<u64>,
     not_before_max_ms: Option<u64>,
+    breaker_failures: Option<u32>,
+    breaker_open_ms: Option<u64>,
 }
 
 /// The most that a connect deadline grows to on retries.
@@ -86,6 +88,8 @@ impl Settings {
         ms(&mut policy.park_probe_max, budget.park_probe_max_ms);
         ms(&mut policy.auth_probe, budget.auth_probe_ms);
         ms(&mut policy.not_before_max, budget.not_before_max_ms);
+        ms(&mut policy.breaker_open, budget.breaker_open_ms);
+        policy.breaker_failures = budget.breaker_failures.unwrap_or(policy.breaker_failures);
         policy.max_retries = budget.max_retries.unwrap_or(policy.max_retries);
         policy.max_initial_retries = budget
             .max_initial_retries

@@ -59,7 +59,7 @@ fn an_eager_server_is_heard_connecting() {
         let EventKind::ServerState(status) = state.kind else {
             unreachable!("it was asked for")
         };
-        assert_eq!(status.state, State::Connecting);
+        assert_eq!(status.state, State::Connecting, "{status:?}");
     }
 }
 
