@@ -6,6 +6,8 @@
 #![allow(non_camel_case_types)]
 // The contract of every function is one for all, and stands at the head of the header.
 #![allow(clippy::missing_safety_doc)]
+// `[any]` and `[one]` are words for readers of the header, not links.
+#![allow(rustdoc::broken_intra_doc_links)]
 
 use std::time::Duration;
 
