@@ -24,8 +24,8 @@ use super::{
 
 /// Starts child processes, from a thread of its own that lives as long as any of them.
 ///
-/// Clones share the thread. It is started with the first child, has all signals blocked, and ends once every
-/// clone is dropped, those that transports hold included, and every child has ended.
+/// Clones share the thread. It is started with the first child, has all signals blocked (SIGCHLD only where the host
+/// handles it), and ends once every clone is dropped, those that transports hold included, and every child has ended.
 #[derive(Debug, Clone, Default)]
 pub struct Spawner {
     shared: Arc<Shared>,
@@ -183,6 +183,7 @@ fn run(mailbox: &Mailbox) {
     let mut dying: Vec<Arc<Process>> = Vec::new();
     let mut ending = false;
     loop {
+        sys::block_sigchld_if_handled();
         dying.retain(|process| process.reap().is_none());
         if ending && dying.is_empty() {
             return;
@@ -214,7 +215,7 @@ fn start(command: &Command, spawner: Spawner) -> Result<Started, Error> {
         stdin,
         stdout,
         stderr,
-    } = spawn::spawn(command)?;
+    } = sys::with_signals_blocked(|| spawn::spawn(command))?;
     let guard = Guard::new(Arc::new(Process::new(pid, pidfd)), spawner);
     Ok(Started {
         guard,

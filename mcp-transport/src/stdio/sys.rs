@@ -226,6 +226,29 @@ pub(super) fn may_execute(path: &Path) -> bool {
     unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), libc::X_OK, libc::AT_EACCESS) == 0 }
 }
 
+/// Has this thread, which starts children, block SIGCHLD only where the host handles it.
+///
+/// The kernel drops the signal of a child's end where its disposition is the default, but not if the thread that
+/// started the child blocks it: then it wakes another thread for nothing, and the host's `epoll_wait` fails with
+/// EINTR. Where the host has a handler, that one must not run here.
+pub(super) fn block_sigchld_if_handled() {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut action = MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: sigemptyset makes the set whole and sigaction the action; neither fails with these arguments.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), libc::SIGCHLD);
+        libc::sigaction(libc::SIGCHLD, std::ptr::null(), action.as_mut_ptr());
+        let handled = action.assume_init().sa_sigaction != libc::SIG_DFL;
+        let how = if handled {
+            libc::SIG_BLOCK
+        } else {
+            libc::SIG_UNBLOCK
+        };
+        libc::pthread_sigmask(how, set.as_ptr(), std::ptr::null_mut());
+    }
+}
+
 /// Runs `f` while this thread has every signal blocked: a thread that is started in it never runs a handler of
 /// the host's.
 pub(super) fn with_signals_blocked<T>(f: impl FnOnce() -> T) -> T {
