@@ -129,6 +129,15 @@ static inline int open_descriptors(int expected)
     return count;
 }
 
+/* Checks that only so many descriptors are open; the library's last thread may take a moment to end. */
+static inline void check_descriptors(int expected)
+{
+    uint64_t until = now_ms() + 2000;
+    while (open_descriptors(0) != expected && now_ms() < until)
+        poll(NULL, 0, 1);
+    CHECK(open_descriptors(expected) == expected);
+}
+
 /* How a call ended, copied out of its last event. */
 typedef struct completion {
     mcpconn_status status;  /* MCPCONN_OK: it was answered with a result */

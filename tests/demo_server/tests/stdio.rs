@@ -284,10 +284,12 @@ fn it_ignores_eof_and_sigterm_when_told_and_starts_a_helper() {
     }
     processes::expect_gone(&[pid], PATIENCE);
     assert!(processes::runs(helper), "a helper outlives its server");
+    // It ignores SIGTERM as its server did.
     Command::new("kill")
-        .arg(helper.to_string())
+        .args(["-KILL", &helper.to_string()])
         .status()
         .expect("kill runs");
+    processes::expect_gone(&[helper], PATIENCE);
 }
 
 #[test]
