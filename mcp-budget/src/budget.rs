@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use crate::{
     action::{Action, Attempt, Outlook, Refusal},
+    counters::Counters,
     gate::Urgency,
     jitter::{Prng, Spread},
     loss::{Cause, Loss},
@@ -53,6 +54,7 @@ pub struct Budget {
     stopped: bool,
     reason: Reason,
     told: Option<Transition>,
+    counters: Counters,
 }
 
 impl Budget {
@@ -78,6 +80,7 @@ impl Budget {
             stopped: false,
             reason: Reason::Fresh,
             told: None,
+            counters: Counters::default(),
         }
     }
 
@@ -206,12 +209,29 @@ impl Budget {
         if let Some(park) = &mut self.park {
             if park.wake(now) {
                 self.reason = Reason::Woken;
+                self.counters.wakes += 1;
             }
         } else if self.openings.home().is_none() && (self.held || self.strikes > 0) && !self.woken {
             self.woken = self.held;
+            self.counters.wakes += 1;
             self.schedule.hurry(now);
             self.reason = Reason::Woken;
         }
+    }
+
+    /// Connections may have died unseen, as after the machine slept or the network changed. As [`wake`](Self::wake),
+    /// but not where no probe is ever made: without retries, and where credentials are needed. What is open is the
+    /// caller's to ask whether it lives.
+    pub fn check(&mut self, now: Timestamp) {
+        let needs_credentials = self.park.is_some_and(|park| park.why == Reason::Auth);
+        if self.policy.max_retries > 0 && !needs_credentials {
+            self.wake(now);
+        }
+    }
+
+    /// A time within that, for what a fleet should not do at once.
+    pub(crate) fn somewhen_within(&mut self, time: Duration) -> Duration {
+        self.prng.spread().share(time)
     }
 
     /// It is over: nothing is opened any more. [`Reason::Shutdown`] for the owner's own word, [`Reason::Fatal`] for a
@@ -317,6 +337,7 @@ impl Budget {
             return false;
         };
         self.ever_opened = true;
+        self.counters.opened += 1;
         if side == Side::Home {
             self.reason = Reason::Opened;
         }
@@ -335,6 +356,7 @@ impl Budget {
             return false;
         };
         self.ever_proven = true;
+        self.counters.proofs += 1;
         if round == self.openings.round() {
             self.charges = 0;
             self.strikes = 0;
@@ -364,6 +386,11 @@ impl Budget {
         let Some((side, opening)) = self.openings.remove(generation) else {
             return false;
         };
+        match opening.is_open() {
+            true => self.counters.lost += 1,
+            false => self.counters.failed += 1,
+        }
+        self.counters.causes[loss.cause as usize] += 1;
         if let Some(wait) = loss.not_before {
             self.schedule.wish(now, wait, &self.policy);
         }
@@ -389,6 +416,7 @@ impl Budget {
         let Some((side, _)) = self.openings.remove(generation) else {
             return false;
         };
+        self.counters.closed += 1;
         if self.openings.doubtful() == 0 {
             if let Some(park) = &mut self.park {
                 park.probe_given_up(now);
@@ -438,6 +466,11 @@ impl Budget {
             return None;
         }
         Some(standing)
+    }
+
+    /// What was counted since the budget was made.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
     }
 
     /// Scoped sessions that are open, as far as the budget was told.
@@ -578,6 +611,7 @@ impl Budget {
             let spread = self.prng.spread();
             self.schedule.delay(now, self.strikes, &self.policy, spread);
         }
+        self.counters.attempts += 1;
         let number = self.strikes.saturating_add(1);
         Attempt {
             generation: self.openings.begin(side, now, number),
@@ -613,6 +647,7 @@ impl Budget {
                     return;
                 }
                 self.charges = self.charges.saturating_add(cost);
+                self.counters.charges += u64::from(cost);
                 if self.charges > self.limit() {
                     let why = match (self.policy.max_retries, self.ever_opened) {
                         (_, false) => Reason::NeverConnected,
@@ -645,6 +680,7 @@ impl Budget {
     }
 
     fn park_for(&mut self, now: Timestamp, why: Reason, spread: Spread) {
+        self.counters.parks += u64::from(self.park.is_none());
         match &mut self.park {
             Some(park) if park.why == why => park.probe_failed(now, &self.policy, spread),
             park => {

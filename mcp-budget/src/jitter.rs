@@ -46,7 +46,8 @@ impl Spread {
         delay.saturating_add(self.share(reach))
     }
 
-    fn share(self, of: Duration) -> Duration {
+    /// Its share of a time.
+    pub(crate) fn share(self, of: Duration) -> Duration {
         fraction(of, self.0, u32::MAX)
     }
 }

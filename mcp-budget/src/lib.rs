@@ -78,13 +78,18 @@ mod action;
 mod allowance;
 mod breaker;
 mod budget;
+mod counters;
+#[cfg(any(feature = "tokio", test))]
+mod echo;
 mod gate;
 mod jitter;
+mod keepalive;
 mod loss;
 mod openings;
 mod park;
 mod policy;
 mod schedule;
+mod sleep;
 mod snapshot;
 #[cfg(feature = "tokio")]
 mod supervisor;
@@ -95,9 +100,12 @@ mod verdict;
 pub use action::{Action, Attempt, Outlook, Refusal};
 pub use breaker::{Admitted, Breaker, BreakerOpen, BreakerState, CallEnd};
 pub use budget::Budget;
+pub use counters::Counters;
 pub use gate::{Gate, GateLimits, Ticket, Urgency};
+pub use keepalive::{Keepalive, Pulse, VitalSign};
 pub use loss::{Cause, Loss};
 pub use policy::Policy;
+pub use sleep::SleepWatch;
 pub use snapshot::{ParkedSnapshot, Snapshot};
 #[cfg(feature = "tokio")]
 pub use supervisor::{

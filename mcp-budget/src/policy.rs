@@ -51,6 +51,8 @@ pub struct Policy {
     pub not_before_max: Duration,
     /// Silence of the server after which a session that can be kept alive is pinged; `None`: never. Default 60 s.
     pub keepalive: Option<Duration>,
+    /// Over how long the checks of a fleet are spread after the machine slept. Default 10 s.
+    pub check_spread: Duration,
     /// Calls that may fail in a row before the [`Breaker`](crate::Breaker) opens; 0 turns it off. Default 3.
     pub breaker_failures: u32,
     /// For how long it opens. Default 60 s.
@@ -76,6 +78,7 @@ impl Default for Policy {
             auth_probe: Duration::from_secs(3600),
             not_before_max: Duration::from_secs(3600),
             keepalive: Some(Duration::from_secs(60)),
+            check_spread: Duration::from_secs(10),
             breaker_failures: 3,
             breaker_open: Duration::from_secs(60),
         }

@@ -192,7 +192,7 @@ fn steps(causes: &'static [Cause]) -> impl Strategy<Value = Vec<Step>> {
         1 => Just(Step::Restart),
         1 => (0..4u64).prop_map(Step::Stray),
     ];
-    vec(step, 0..300)
+    vec(step, 0..150)
 }
 
 const CAUSES: &[Cause] = &[

@@ -2,8 +2,11 @@
 
 use std::{error::Error, fmt, future::Future, sync::Arc};
 
+use tokio::time::Instant;
+
 use crate::{
     action::Attempt,
+    keepalive::Pulse,
     loss::{Cause, Loss},
 };
 
@@ -28,6 +31,18 @@ pub trait Session: Clone + Send + Sync + 'static {
 
     /// Asks the server for any answer; an error is one too. Dropped at [`Policy::probe_deadline`](crate::Policy).
     fn probe(&self) -> impl Future<Output = Result<(), Failure>> + Send;
+
+    /// Asks the server something of another kind, for one that leaves pings unanswered; used only to keep a silent
+    /// session alive.
+    fn probe_other(&self) -> impl Future<Output = Result<(), Failure>> + Send {
+        self.probe()
+    }
+
+    /// What is known of its silence, if it can be kept alive; see [`Keepalive`](crate::Keepalive). `None`, as for an
+    /// HTTP session without a standing stream: silence is no sign of anything.
+    fn pulse(&self) -> Option<Pulse<Instant>> {
+        None
+    }
 
     /// Closes it; called once for each session that was opened, also for one that ended by itself. Bounded by itself,
     /// and dropped by the supervisor at its own limit.
@@ -62,6 +77,11 @@ impl Failure {
             self.error
         };
         Self { loss, error }
+    }
+
+    /// A session that should be kept alive gave no sign of life.
+    pub(super) fn silent() -> Self {
+        Self::new(Cause::Transient, "the server fell silent")
     }
 
     /// A session did not answer its probe.

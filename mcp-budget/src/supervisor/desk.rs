@@ -40,6 +40,8 @@ pub(super) struct Desk<C: Connect> {
     orders: Orders<C::Session>,
     outbox: Vec<Delivery<C>>,
     stop_by: Option<Instant>,
+    /// When to see whether what is open lives and what is not can be opened.
+    check_at: Option<Timestamp>,
 }
 
 struct Caller<A> {
@@ -68,6 +70,8 @@ pub(super) enum Delivery<C: Connect> {
 pub(super) struct Orders<S> {
     pub(super) connect: Option<Granted>,
     pub(super) probe: Option<(u64, S)>,
+    /// Whether it lives is to be asked.
+    pub(super) check: Option<(u64, S)>,
     pub(super) close: Vec<S>,
     pub(super) transitions: Vec<Transition>,
     /// How urgently to queue at the gate for home and for scoped openings.
@@ -85,6 +89,7 @@ impl<S> Orders<S> {
         Self {
             connect: None,
             probe: None,
+            check: None,
             close: Vec::new(),
             transitions: Vec::new(),
             asks: [(Side::Home, None), (Side::Scoped, None)],
@@ -120,6 +125,7 @@ impl<C: Connect> Desk<C> {
             orders: Orders::none(),
             outbox: Vec::new(),
             stop_by: None,
+            check_at: None,
         }
     }
 
@@ -259,6 +265,13 @@ impl<C: Connect> Desk<C> {
         }
     }
 
+    /// Connections may have died unseen.
+    pub(super) fn check(&mut self, now: Timestamp) {
+        let spread = self.budget.policy().check_spread;
+        let at = now.plus(self.budget.somewhen_within(spread));
+        self.check_at = Some(self.check_at.map_or(at, |before| before.min(at)));
+    }
+
     /// The owner shuts it down; whatever is still open then is cut.
     pub(super) fn shut_down(&mut self, now: Timestamp, by: Instant) {
         self.budget.stop(now, Reason::Shutdown);
@@ -284,6 +297,7 @@ impl<C: Connect> Desk<C> {
             next_try: standing.next_try.map(|at| at.since(now)),
             scoped: self.budget.open_scoped(),
             error: self.error.as_ref().map(ToString::to_string),
+            counters: *self.budget.counters(),
         }
     }
 
@@ -310,6 +324,12 @@ impl<C: Connect> Desk<C> {
         self.callers.retain(|caller| !caller.answer.is_closed());
         self.openers.retain(|opener| !opener.answer.is_closed());
         self.budget.attend(now, !self.callers.is_empty());
+        if self.check_at.take_if(|at| *at <= now).is_some() {
+            match &self.home {
+                Some(home) => self.orders.check = Some(home.clone()),
+                None => self.budget.check(now),
+            }
+        }
         if self.callers.is_empty() {
             // Who is waited for goes before a home session that nobody waits for.
             self.serve_openers(now);
@@ -322,6 +342,8 @@ impl<C: Connect> Desk<C> {
         if self.is_stopped() {
             self.orders.connect = None;
             self.orders.probe = None;
+            self.orders.check = None;
+            self.check_at = None;
             self.orders
                 .close
                 .extend(self.home.take().map(|(_, session)| session));
@@ -339,7 +361,7 @@ impl<C: Connect> Desk<C> {
             Some(_) => None,
             None => self.budget.timeout(),
         };
-        let at = [budget, self.serve_at];
+        let at = [budget, self.serve_at, self.check_at];
         Orders {
             asks,
             wake_at: at

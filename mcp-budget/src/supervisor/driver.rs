@@ -8,15 +8,17 @@ use std::{
 };
 
 use tokio::{
+    sync::watch,
     task::{AbortHandle, JoinError, JoinSet},
     time::{Instant, sleep_until, timeout},
 };
 
 use super::{
-    Connect, Failure, Observer, Options, Session, Shared, SharedGate, deadline_after, desk::Orders,
-    gate::GatePass, leave::Granted,
+    Connect, Failure, Observer, Options, Session, Shared, SharedGate, alive, deadline_after,
+    desk::Orders, gate::GatePass, leave::Granted,
 };
 use crate::{
+    echo::Echo,
     gate::Urgency,
     loss::Cause,
     openings::Side,
@@ -29,7 +31,9 @@ pub(super) fn spawn<C: Connect>(connector: Arc<C>, shared: Arc<Shared<C>>, optio
     let driver = Driver {
         connector,
         shared,
+        checks: gate.as_ref().map(|(gate, _)| gate.checks()),
         gate,
+        echo: Echo::default(),
         observer: options.observer,
         close_limit: options.close_limit,
         tasks: JoinSet::new(),
@@ -46,6 +50,9 @@ struct Driver<C: Connect> {
     connector: Arc<C>,
     shared: Arc<Shared<C>>,
     gate: Option<(SharedGate, u64)>,
+    /// Where it hears that it should check.
+    checks: Option<watch::Receiver<u64>>,
+    echo: Echo,
     observer: Option<Observer>,
     close_limit: Duration,
     tasks: JoinSet<Outcome<C::Session>>,
@@ -68,6 +75,7 @@ enum Outcome<S> {
     Attempted(u64, Result<S, Failure>),
     Ended(u64, Failure),
     Probed(u64, Result<(), Failure>),
+    Checked(u64, Result<(), Failure>),
     Closed,
 }
 
@@ -85,6 +93,9 @@ impl<C: Connect> Driver<C> {
             tokio::select! {
                 Some(ended) = self.tasks.join_next() => self.conclude(ended),
                 () = shared.changed.notified() => {}
+                () = told(&mut self.checks) => {
+                    shared.with_quietly(|desk, now| desk.check(now));
+                }
                 () = until(wake_at) => {}
             }
         }
@@ -110,9 +121,22 @@ impl<C: Connect> Driver<C> {
         if let Some((generation, session)) = orders.probe {
             self.probe(generation, session);
         }
+        if let Some((generation, session)) = orders.check {
+            self.check(generation, session);
+        }
     }
 
-    fn tell(&self, transition: &Transition) {
+    fn tell(&mut self, transition: &Transition) {
+        self.log(transition);
+        if let Some(observer) = &self.observer {
+            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| observer(transition))) {
+                tracing::error!(panic = message(&*panic), "an observer panicked");
+            }
+        }
+    }
+
+    /// What says the same for hours is said once an hour, and then how often it was not; all of it at trace level.
+    fn log(&mut self, transition: &Transition) {
         let Transition {
             state,
             reason,
@@ -121,15 +145,16 @@ impl<C: Connect> Driver<C> {
             generation,
             ..
         } = transition;
-        match state {
-            State::Parked | State::Stopped => {
-                tracing::info!(%state, %reason, attempt, charges, generation, "binding");
+        let now = self.shared.clock.now();
+        match (self.echo.worth(now, transition), state) {
+            (Some(unsaid), State::Parked | State::Stopped) => {
+                tracing::info!(%state, %reason, attempt, charges, generation, unsaid, "binding");
             }
-            _ => tracing::debug!(%state, %reason, attempt, charges, generation, "binding"),
-        }
-        if let Some(observer) = &self.observer {
-            if let Err(panic) = catch_unwind(AssertUnwindSafe(|| observer(transition))) {
-                tracing::error!(panic = message(&*panic), "an observer panicked");
+            (Some(unsaid), _) => {
+                tracing::debug!(%state, %reason, attempt, charges, generation, unsaid, "binding");
+            }
+            (None, _) => {
+                tracing::trace!(%state, %reason, attempt, charges, generation, "binding");
             }
         }
     }
@@ -163,16 +188,45 @@ impl<C: Connect> Driver<C> {
 
     fn listen(&mut self, generation: u64, session: C::Session) {
         self.listening.generation = Some(generation);
+        let watched = session.clone();
         let task = self
             .tasks
             .spawn(async move { Outcome::Ended(generation, session.ended().await) });
         self.listening.tasks.push(task);
+        let shared = Arc::clone(&self.shared);
+        let task = self
+            .tasks
+            .spawn(async move { Outcome::Ended(generation, alive::watch(shared, watched).await) });
+        self.listening.tasks.push(task);
+    }
+
+    /// Asks whether the session still lives, when everybody else is asked that too.
+    fn check(&mut self, generation: u64, session: C::Session) {
+        let gate = self.gate.clone();
+        let deadline = self.probe_deadline();
+        let task = self.tasks.spawn(async move {
+            let _pass = match gate {
+                Some((gate, server)) => Some(gate.pass(server, Urgency::Probe).await),
+                None => None,
+            };
+            let answered = match timeout(deadline, session.probe()).await {
+                Ok(answered) => answered,
+                // A server at work may not find the time to answer.
+                Err(_) if session.pulse().is_some_and(|pulse| pulse.busy) => Ok(()),
+                Err(_) => Err(Failure::unanswered()),
+            };
+            Outcome::Checked(generation, answered)
+        });
+        self.listening.tasks.push(task);
+    }
+
+    fn probe_deadline(&self) -> Duration {
+        self.shared
+            .look(|desk, _| desk.budget_mut().policy().probe_deadline)
     }
 
     fn probe(&mut self, generation: u64, session: C::Session) {
-        let deadline = self
-            .shared
-            .look(|desk, _| desk.budget_mut().policy().probe_deadline);
+        let deadline = self.probe_deadline();
         let task = self.tasks.spawn(async move {
             let answered = timeout(deadline, session.probe()).await;
             let answered = answered.unwrap_or_else(|_| Err(Failure::unanswered()));
@@ -215,10 +269,11 @@ impl<C: Connect> Driver<C> {
                 shared.with_quietly(|desk, now| desk.budget_mut().proven(now, generation));
             }
             Ok(Outcome::Ended(generation, failure))
-            | Ok(Outcome::Probed(generation, Err(failure))) => {
+            | Ok(Outcome::Probed(generation, Err(failure)))
+            | Ok(Outcome::Checked(generation, Err(failure))) => {
                 shared.with_quietly(|desk, now| desk.home_lost(now, generation, failure));
             }
-            Ok(Outcome::Closed) => {}
+            Ok(Outcome::Closed | Outcome::Checked(_, Ok(()))) => {}
             Err(error) => {
                 if let Ok(panic) = error.try_into_panic() {
                     let text = format!("panic: {}", message(&*panic));
@@ -276,6 +331,17 @@ impl Listening {
         for task in self.tasks.drain(..) {
             task.abort();
         }
+    }
+}
+
+/// Completes when everybody at the gate is told to check.
+async fn told(checks: &mut Option<watch::Receiver<u64>>) {
+    let told = match checks {
+        Some(checks) => checks.changed().await.is_ok(),
+        None => false,
+    };
+    if !told {
+        std::future::pending().await
     }
 }
 

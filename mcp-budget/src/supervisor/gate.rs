@@ -5,16 +5,16 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
 use tokio::{
-    sync::{Notify, oneshot},
+    sync::{Notify, oneshot, watch},
     time::sleep_until,
 };
 
-use super::clock::Clock;
+use super::{clock::Clock, sentry::Sentry};
 use crate::gate::{Gate, GateLimits, Ticket, Urgency};
 
 /// A [`Gate`] for the supervisors of one client: give the same one to each in
@@ -24,12 +24,16 @@ use crate::gate::{Gate, GateLimits, Ticket, Urgency};
 #[derive(Clone)]
 pub struct SharedGate(Arc<Inner>);
 
-struct Inner {
+pub(super) struct Inner {
     clock: Clock,
     desk: Mutex<Desk>,
     /// Somebody came or went.
     changed: Notify,
     servers: AtomicU64,
+    /// Counts how often everybody was told to check.
+    checks: watch::Sender<u64>,
+    /// A task watches for the machine's sleep.
+    guarded: AtomicBool,
 }
 
 struct Desk {
@@ -51,6 +55,8 @@ impl SharedGate {
             }),
             changed: Notify::new(),
             servers: AtomicU64::new(0),
+            checks: watch::Sender::new(0),
+            guarded: AtomicBool::new(false),
         }))
     }
 
@@ -62,6 +68,21 @@ impl SharedGate {
     /// How many openings count as in flight.
     pub fn in_flight(&self) -> usize {
         self.0.lock().gate.in_flight()
+    }
+
+    /// Connections may have died unseen, as after the network changed: every supervisor at this gate does as told by
+    /// [`Supervisor::check`](super::Supervisor::check). Happens by itself when the machine slept.
+    pub fn check_all(&self) {
+        self.0.check_all();
+    }
+
+    /// Where a supervisor hears that it should check.
+    pub(super) fn checks(&self) -> watch::Receiver<u64> {
+        let checks = self.0.checks.subscribe();
+        if !self.0.guarded.swap(true, Ordering::AcqRel) {
+            tokio::spawn(Sentry(Arc::downgrade(&self.0)).run());
+        }
+        checks
     }
 
     /// A number for one more server.
@@ -126,6 +147,19 @@ impl SharedGate {
 }
 
 impl Inner {
+    pub(super) fn check_all(&self) {
+        self.checks.send_modify(|checks| *checks += 1);
+    }
+
+    pub(super) fn listeners(&self) -> usize {
+        self.checks.receiver_count()
+    }
+
+    /// The task that watched for sleep has ended.
+    pub(super) fn unguarded(&self) {
+        self.guarded.store(false, Ordering::Release);
+    }
+
     fn lock(&self) -> MutexGuard<'_, Desk> {
         self.desk.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -3,6 +3,7 @@
 //! [`desk`] decides under a lock and waits for nothing, [`driver`] waits, and what is here passes word between them
 //! and the callers.
 
+mod alive;
 mod clock;
 mod connect;
 mod desk;
@@ -10,6 +11,7 @@ mod driver;
 mod gate;
 mod leave;
 mod place;
+mod sentry;
 mod unavailable;
 
 use std::{
@@ -37,6 +39,7 @@ pub use self::{
     unavailable::{Unavailable, Why},
 };
 use crate::{
+    counters::Counters,
     policy::Policy,
     snapshot::Snapshot,
     time::Timestamp,
@@ -131,6 +134,8 @@ pub struct Status {
     pub scoped: usize,
     /// The last error of an attempt or session.
     pub error: Option<String>,
+    /// What was counted since it is supervised.
+    pub counters: Counters,
 }
 
 /// Holds and reconnects the home session of one binding, and gives leave to open scoped ones, as its budget allows.
@@ -263,6 +268,13 @@ impl<C: Connect> Supervisor<C> {
     /// The host says to try now: ends waiting and parking for one attempt, which still keeps the floor.
     pub fn wake(&self) {
         self.shared.with(|desk, now| desk.budget_mut().wake(now));
+    }
+
+    /// Connections may have died unseen, as after the machine slept or the network changed: an open home session is
+    /// asked whether it lives, and what waits or is parked is tried, at some time within [`Policy::check_spread`] and
+    /// through the gate. With a gate this happens by itself when the machine slept.
+    pub fn check(&self) {
+        self.shared.with(|desk, now| desk.check(now));
     }
 
     /// Another policy from now on; delays that run already keep their length.
