@@ -229,9 +229,10 @@ impl Budget {
         }
     }
 
-    /// A time within that, for what a fleet should not do at once.
-    pub(crate) fn somewhen_within(&mut self, time: Duration) -> Duration {
-        self.prng.spread().share(time)
+    /// How long to put such a check off, so that a fleet does not make all of them at once: a time within
+    /// [`Policy::check_spread`], another with each seed.
+    pub fn check_delay(&mut self) -> Duration {
+        self.prng.spread().share(self.policy.check_spread)
     }
 
     /// It is over: nothing is opened any more. [`Reason::Shutdown`] for the owner's own word, [`Reason::Fatal`] for a

@@ -267,8 +267,7 @@ impl<C: Connect> Desk<C> {
 
     /// Connections may have died unseen.
     pub(super) fn check(&mut self, now: Timestamp) {
-        let spread = self.budget.policy().check_spread;
-        let at = now.plus(self.budget.somewhen_within(spread));
+        let at = now.plus(self.budget.check_delay());
         self.check_at = Some(self.check_at.map_or(at, |before| before.min(at)));
     }
 
