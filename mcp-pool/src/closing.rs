@@ -29,7 +29,7 @@ pub struct Closing {
 }
 
 impl Closing {
-    /// How many sessions, and creations under way, were taken out of the pool.
+    /// How many sessions, and creations under way, were taken out of the pool, or began to drain.
     pub fn victims(&self) -> usize {
         self.victims
     }
@@ -42,6 +42,10 @@ impl Closing {
         };
         closing.wait_also_for(tasks, limit);
         closing
+    }
+
+    pub(crate) fn count_also(&mut self, victims: usize) {
+        self.victims += victims;
     }
 
     pub(crate) fn wait_also_for(&mut self, tasks: Vec<Progress>, limit: Duration) {

@@ -9,8 +9,8 @@ use crate::key::SessionId;
 
 /// The pool, as those who hold a piece of it see it.
 pub(crate) trait Owner<S>: Send + Sync {
-    /// Pins the session if it is still pooled.
-    fn begin(self: Arc<Self>, id: SessionId) -> Option<Lease<S>>;
+    /// Pins the session if it is still pooled and may have one more call.
+    fn begin(self: Arc<Self>, id: SessionId) -> Result<Lease<S>, BeginError>;
     /// Takes back one pin.
     fn leave(&self, id: SessionId);
 }
@@ -81,10 +81,10 @@ pub struct Handle<S> {
 }
 
 impl<S> Handle<S> {
-    /// Begins a call on this very session. [`Detached`] if it is no longer pooled: nothing reached it then.
-    pub fn begin(&self) -> Result<Lease<S>, Detached> {
+    /// Begins a call on this very session, or says why not: nothing reached it then.
+    pub fn begin(&self) -> Result<Lease<S>, BeginError> {
         let owner = self.owner.upgrade().ok_or(Detached { id: self.id })?;
-        owner.begin(self.id).ok_or(Detached { id: self.id })
+        owner.begin(self.id)
     }
 
     /// The name of the session.
@@ -108,6 +108,23 @@ impl<S> fmt::Debug for Handle<S> {
             .field("id", &self.id)
             .finish_non_exhaustive()
     }
+}
+
+/// Why no call was begun on a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BeginError {
+    /// It is no longer pooled, or it drains.
+    #[error(transparent)]
+    Detached(#[from] Detached),
+    /// It has all the calls that it may have at a time.
+    #[error("session {id} has {calls} calls in flight, as many as it may have")]
+    Saturated {
+        /// The session that was named.
+        id: SessionId,
+        /// How many calls it has.
+        calls: usize,
+    },
 }
 
 /// The session is no longer pooled; no call was begun on it.

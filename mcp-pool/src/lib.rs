@@ -60,16 +60,21 @@
 
 mod binding;
 mod closing;
+mod event;
 mod key;
 mod lease;
 mod pool;
 pub mod registry;
 mod slab;
+mod steps;
 mod tasks;
+mod time;
 
 pub use binding::{Binding, Changes, Fingerprint};
 pub use closing::Closing;
+pub use event::{Counters, Event, SessionStatus, Snapshot, Stage, Why};
 pub use key::{Key, Part, PoolKey, SessionId};
-pub use lease::{Detached, Handle, Lease};
-pub use pool::{AcquireError, Counters, Limits, Pool, Session};
+pub use lease::{BeginError, Detached, Handle, Lease};
+pub use pool::{AcquireError, Limits, Pool, Session};
 pub use registry::Tally;
+pub use time::Timestamp;

@@ -1,21 +1,22 @@
 //! The pool as its users see it.
 
-use std::{
-    fmt,
-    future::Future,
-    sync::{Arc, MutexGuard},
-    time::Duration,
-};
+use std::{fmt, future::Future, pin::pin, sync::Arc, time::Duration};
 
-use tokio::{runtime::Handle as Runtime, sync::watch};
+use tokio::{
+    runtime::Handle as Runtime,
+    sync::{oneshot, watch},
+    task::AbortHandle,
+    time::{Instant, timeout_at},
+};
 
 use crate::{
     binding::{Binding, Changes, Fingerprint},
     closing::Closing,
+    event::{Counters, Event, Snapshot, Why},
     key::{PoolKey, SessionId},
     lease::{Handle, Lease, Owner, Pin},
-    registry::{Admission, Full, Refusal, Tally, Target},
-    tasks::{Creation, Opening, Shared, State, Task},
+    registry::{Admission, Full, Purpose, Refusal, Rules, Target, TurnId, Want},
+    tasks::{self, Creation, Locked, Observer, Opening, Shared, State, Task},
 };
 
 /// What the pool lends out. Clones are the same session.
@@ -41,6 +42,36 @@ pub struct Limits {
     /// How long one closing may take from when its turn came, and how long a new session waits for the one whose slot
     /// it took. To be longer than what a session needs that closes by force.
     pub close_limit: Duration,
+    /// How many live sessions one server of one domain may have. Where it has all of them, only its own idle sessions
+    /// make room for its new ones. `None`, the default, is no cap.
+    pub sessions_per_server: Option<usize>,
+    /// How many calls may be in flight on one session. `None`, the default, is no cap.
+    pub calls_per_session: Option<usize>,
+    /// How long whoever wants to begin a call waits for a slot, or for a place on its session, where there is none;
+    /// then it is refused. What the slot is for may take longer. Those who wait are served in order of arrival among
+    /// those whom a slot can serve, and newcomers do not overtake them. `None`, the default, is not at all.
+    pub wait: Option<Duration>,
+    /// How long a session may be idle, counted from when it was opened, got or released last: a call that takes longer
+    /// is never cut. `None`, the default, is for ever.
+    pub idle_ttl: Option<Duration>,
+    /// How long a session may live. When it has, it is closed if it is idle; else no call begins on it any more, and it
+    /// is closed when the last one ended. `None`, the default, is for ever.
+    pub max_lifetime: Option<Duration>,
+    /// Whether to keep time also where neither limit of time is set, so that [`Pool::snapshot`] knows how old and how
+    /// long idle sessions are. It costs a look at the clock for each call, twice. Off by default.
+    pub keep_time: bool,
+}
+
+impl From<&Limits> for Rules {
+    fn from(limits: &Limits) -> Self {
+        Self {
+            capacity: limits.capacity,
+            sessions_per_server: limits.sessions_per_server,
+            calls_per_session: limits.calls_per_session,
+            idle_ttl: limits.idle_ttl,
+            max_lifetime: limits.max_lifetime,
+        }
+    }
 }
 
 impl Default for Limits {
@@ -50,6 +81,12 @@ impl Default for Limits {
             openings: 16,
             closings: 32,
             close_limit: Duration::from_secs(5),
+            sessions_per_server: None,
+            calls_per_session: None,
+            wait: None,
+            idle_ttl: None,
+            max_lifetime: None,
+            keep_time: false,
         }
     }
 }
@@ -68,6 +105,22 @@ pub enum AcquireError<E> {
         /// How many of them are busy.
         busy: usize,
     },
+    /// Every slot that this server may have is taken by a session with a call in flight, as in `Capacity`.
+    #[error(
+        "the server is at capacity: {busy} of the {capacity} sessions that it may have have a call in flight"
+    )]
+    ServerCapacity {
+        /// How many slots the server may have.
+        capacity: usize,
+        /// How many of them are busy.
+        busy: usize,
+    },
+    /// The session has all the calls that it may have at a time.
+    #[error("the session has {calls} calls in flight, as many as it may have")]
+    Saturated {
+        /// How many that is.
+        calls: usize,
+    },
     /// The opener's own error.
     #[error(transparent)]
     Open(E),
@@ -85,32 +138,15 @@ pub enum AcquireError<E> {
     Closed,
 }
 
-impl<E> From<Full> for AcquireError<E> {
-    fn from(Full { capacity, busy }: Full) -> Self {
-        Self::Capacity { capacity, busy }
+impl<E> From<Refusal> for AcquireError<E> {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Full(Full { capacity, busy }) => Self::Capacity { capacity, busy },
+            Refusal::ServerFull(Full { capacity, busy }) => Self::ServerCapacity { capacity, busy },
+            Refusal::Saturated { calls } => Self::Saturated { calls },
+            Refusal::Stale => Self::Stale,
+        }
     }
-}
-
-/// How a pool is doing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Counters {
-    /// How many slots there are.
-    pub capacity: usize,
-    /// Slots taken.
-    pub live: usize,
-    /// Slots taken by sessions with a call in flight.
-    pub busy: usize,
-    /// Creations under way, those that wait for their turn among them.
-    pub opening: usize,
-    /// Closings under way, those that wait for their turn among them.
-    pub closing: usize,
-    /// Openers that panicked.
-    pub panicked: u64,
-    /// Closings that were given up at the limit.
-    pub overdue: u64,
-    /// How often what was decided.
-    pub tally: Tally,
 }
 
 /// A pool of sessions of type `S` under keys of type `K`, whose opening fails with `E`.
@@ -119,6 +155,7 @@ pub struct Counters {
 /// [`shutdown`](Self::shutdown).
 pub struct Pool<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> {
     guard: Arc<Guard<K, S, E>>,
+    wait: Option<Duration>,
 }
 
 impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Pool<K, S, E> {
@@ -132,9 +169,41 @@ impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Pool<K, S, E> {
 
     /// A pool whose tasks run on this runtime, which must have its timer enabled.
     pub fn on(runtime: Runtime, limits: Limits) -> Self {
-        let shared = Shared::new(runtime, &limits);
+        Self::build(runtime, &limits, None)
+    }
+
+    /// As [`on`](Self::on), with an observer that is told what happens. It is called in the task or on the thread that
+    /// made it happen, under no lock, so that it may use the pool; where several make things happen at a time it may be
+    /// called by several. It must not wait.
+    pub fn observed(
+        runtime: Runtime,
+        limits: Limits,
+        observer: impl Fn(&Event<K>) + Send + Sync + 'static,
+    ) -> Self {
+        Self::build(runtime, &limits, Some(Box::new(observer)))
+    }
+
+    fn build(runtime: Runtime, limits: &Limits, observer: Option<Observer<K>>) -> Self {
+        // The clock is read on the runtime, whose time may be that of a test.
+        let _on_runtime = runtime.enter();
+        let shared = Shared::new(runtime.clone(), limits, observer);
+        let longest = [limits.idle_ttl, limits.max_lifetime].into_iter().flatten();
+        let sweep = longest.min().map(|longest| {
+            let sweep = Shared::sweep(Arc::downgrade(&shared), longest);
+            runtime.spawn(sweep).abort_handle()
+        });
         Self {
-            guard: Arc::new(Guard(Arc::new(shared))),
+            guard: Arc::new(Guard { shared, sweep }),
+            wait: limits.wait,
+        }
+    }
+
+    /// The same pool, where whoever wants to begin a call waits so long for room, instead of [`Limits::wait`].
+    #[must_use]
+    pub fn waiting(&self, wait: Option<Duration>) -> Self {
+        Self {
+            guard: self.guard.clone(),
+            wait,
         }
     }
 
@@ -195,12 +264,43 @@ impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Pool<K, S, E> {
         O: Future<Output = Result<S, E>> + Send + 'static,
     {
         async move {
-            let owner = self.owner();
-            let pin = match self.admit(key, *binding, open, |state, id| state.begin(id, owner))? {
-                Entry::Live(lease) => return lease.ok_or(AcquireError::Closed),
-                Entry::Waits(pin, opening) => {
-                    opening.answer().await?;
-                    pin
+            let deadline = self.wait.map(|wait| Instant::now() + wait);
+            let want = Want {
+                purpose: Purpose::Call,
+                patient: deadline.is_some(),
+            };
+            let mut open = Some(open);
+            let pin = loop {
+                match self.admit(key, *binding, want, &mut open)? {
+                    Entry::Live(lease) => return Ok(lease),
+                    Entry::Known(_) => return Err(AcquireError::Closed),
+                    Entry::Waits(pin, opening) => {
+                        self.opened(&opening, pin.id, deadline).await?;
+                        break pin;
+                    }
+                    Entry::Turn(mut turn) => match turn.wait(deadline).await {
+                        Some(Ok(pin)) => {
+                            if let Some(opening) = &turn.opening {
+                                opening.answer().await?;
+                            }
+                            break pin;
+                        }
+                        Some(Err(Why::Closed | Why::Rebound)) => {
+                            return Err(self.lock().gone(*binding));
+                        }
+                        // Its error is for all who waited for the session, in whichever way.
+                        Some(Err(Why::Failed | Why::NoSlot)) => {
+                            if let Some(opening) = &turn.opening {
+                                opening.answer().await?;
+                            }
+                        }
+                        Some(Err(_)) => {}
+                        None => {
+                            self.lock().registry.count_overdue_turn();
+                            let calls = turn.calls;
+                            return Err(AcquireError::Saturated { calls });
+                        }
+                    },
                 }
             };
             // The answer was good, but what it was about may be closed again by now.
@@ -235,25 +335,77 @@ impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Pool<K, S, E> {
         O: Future<Output = Result<S, E>> + Send + 'static,
     {
         async move {
-            let id = match self.admit(key, *binding, open, |_, id| id)? {
-                Entry::Live(id) => id,
-                Entry::Waits(pin, opening) => {
-                    opening.answer().await?;
-                    let state = self.lock();
-                    let live = state.registry.is_live(pin.id);
-                    let gone = state.gone(*binding);
-                    drop(state);
-                    if !live {
-                        return Err(gone);
-                    }
-                    pin.id
-                }
-            };
+            let id = self.look(key, *binding, Want::LOOK, open).await?;
             Ok(Handle {
                 id,
                 owner: Arc::downgrade(&self.owner()),
             })
         }
+    }
+
+    /// Opens the session of this key before it is needed, if it is not there and there is a free slot for it: nothing
+    /// idle has to go for it, and nobody who waits for a slot is overtaken.
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "without the promise of Send the compiler cannot prove it for keys that hold a reference"
+    )]
+    pub fn warm_up<F, O>(
+        &self,
+        key: &K,
+        binding: &Binding,
+        open: F,
+    ) -> impl Future<Output = Result<SessionId, AcquireError<E>>> + Send
+    where
+        F: FnOnce() -> O + Send + 'static,
+        O: Future<Output = Result<S, E>> + Send + 'static,
+    {
+        async move { self.look(key, *binding, Want::WARM_UP, open).await }
+    }
+
+    async fn look<F, O>(
+        &self,
+        key: &K,
+        binding: Binding,
+        want: Want,
+        open: F,
+    ) -> Result<SessionId, AcquireError<E>>
+    where
+        F: FnOnce() -> O + Send + 'static,
+        O: Future<Output = Result<S, E>> + Send + 'static,
+    {
+        let (pin, opening) = match self.admit(key, binding, want, &mut Some(open))? {
+            Entry::Known(id) => return Ok(id),
+            Entry::Live(lease) => return Ok(lease.id()),
+            Entry::Turn(_) => return Err(AcquireError::Closed),
+            Entry::Waits(pin, opening) => (pin, opening),
+        };
+        opening.answer().await?;
+        let state = self.lock();
+        let live = state.registry.is_live(pin.id);
+        let gone = state.gone(binding);
+        drop(state);
+        if live { Ok(pin.id) } else { Err(gone) }
+    }
+
+    /// The answer of a creation, with no more patience for the slot that it may have to wait for.
+    async fn opened(
+        &self,
+        opening: &Opening<E>,
+        id: SessionId,
+        deadline: Option<Instant>,
+    ) -> Result<(), AcquireError<E>> {
+        let mut answer = pin!(opening.answer());
+        if let Some(deadline) = deadline {
+            match timeout_at(deadline, &mut answer).await {
+                Ok(answer) => return answer,
+                Err(_) => {
+                    if let Some(refusal) = self.lock().registry.lose_patience(id) {
+                        return Err(refusal.into());
+                    }
+                }
+            }
+        }
+        answer.await
     }
 
     /// The session is dead: it leaves the pool at once and is told to close. Another one that took its place is not
@@ -301,6 +453,39 @@ impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Pool<K, S, E> {
         self.shared().close_all(true)
     }
 
+    /// As [`close_scope`](Self::close_scope), but calls that run may end: no call begins any more on what the scope
+    /// has, what has no call in flight is closed at once, and the rest when its last call ended, at the latest at the
+    /// limit. Until then it keeps its slot; whoever comes meanwhile has a new session opened.
+    pub fn drain_scope(&self, domain: &K::Domain, scope: &K::Scope, limit: Duration) -> Closing {
+        self.drain(Target::Scope(domain, scope), limit)
+    }
+
+    /// As [`close_server`](Self::close_server), in the manner of [`drain_scope`](Self::drain_scope).
+    pub fn drain_server(&self, domain: &K::Domain, server: &K::Server, limit: Duration) -> Closing {
+        self.drain(Target::Server(domain, server), limit)
+    }
+
+    /// As [`close_session`](Self::close_session), in the manner of [`drain_scope`](Self::drain_scope).
+    pub fn drain_session(&self, key: &K, limit: Duration) -> Closing {
+        self.drain(Target::Session(key), limit)
+    }
+
+    /// As [`close_session_if_current`](Self::close_session_if_current), in the manner of
+    /// [`drain_scope`](Self::drain_scope).
+    pub fn drain_session_if_current(&self, key: &K, id: SessionId, limit: Duration) -> Closing {
+        self.drain(Target::SessionIfCurrent(key, id), limit)
+    }
+
+    /// As [`close_domain`](Self::close_domain), in the manner of [`drain_scope`](Self::drain_scope).
+    pub fn drain_domain(&self, domain: &K::Domain, limit: Duration) -> Closing {
+        self.drain(Target::Domain(domain), limit)
+    }
+
+    /// As [`close_all`](Self::close_all), in the manner of [`drain_scope`](Self::drain_scope).
+    pub fn drain_all(&self, limit: Duration) -> Closing {
+        self.drain(Target::All, limit)
+    }
+
     /// How many live sessions there are.
     pub fn len(&self) -> usize {
         self.lock().registry.live()
@@ -313,12 +498,34 @@ impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Pool<K, S, E> {
 
     /// How the pool is doing.
     pub fn counters(&self) -> Counters {
+        Self::counters_of(&self.lock())
+    }
+
+    /// All of the pool at this moment, for a status page: looks at every session, under the lock.
+    pub fn snapshot(&self) -> Snapshot<K> {
+        let now = self.shared().now();
         let state = self.lock();
+        let counters = Self::counters_of(&state);
+        let mut sessions = state.registry.sessions(now);
+        drop(state);
+        if !self.shared().keeps_time() {
+            for session in &mut sessions {
+                session.age = None;
+                session.idle_for = None;
+            }
+        }
+        Snapshot { counters, sessions }
+    }
+
+    fn counters_of(state: &State<K, S, E>) -> Counters {
         Counters {
-            capacity: state.registry.capacity(),
+            capacity: state.registry.rules().capacity,
             live: state.registry.live(),
             busy: state.registry.busy(),
+            draining: state.registry.draining(),
             opening: state.registry.opening(),
+            waiting: state.registry.waiting(),
+            queued_calls: state.registry.queued_calls(),
             closing: state.closing,
             panicked: state.panicked,
             overdue: state.overdue,
@@ -326,38 +533,55 @@ impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Pool<K, S, E> {
         }
     }
 
+    fn drain(&self, target: Target<'_, K>, limit: Duration) -> Closing {
+        self.shared().drain(target, limit)
+    }
+
     fn close(&self, target: Target<'_, K>) -> Closing {
         let close = |state: &mut State<K, S, E>| ((), state.registry.close(target));
         self.shared().take_out(AcquireError::Closed, close).1
     }
 
-    /// Finds the session or joins its creation, which is begun if need be. `live` runs under the lock.
-    fn admit<F, O, T>(
+    /// Finds the session, or joins its creation, which is begun if need be; only then is `open` taken.
+    fn admit<F, O>(
         &self,
         key: &K,
         binding: Binding,
-        open: F,
-        live: impl FnOnce(&mut State<K, S, E>, SessionId) -> T,
-    ) -> Result<Entry<T, S, E>, AcquireError<E>>
+        want: Want,
+        open: &mut Option<F>,
+    ) -> Result<Entry<K, S, E>, AcquireError<E>>
     where
         F: FnOnce() -> O + Send + 'static,
         O: Future<Output = Result<S, E>> + Send + 'static,
     {
         let mut started = None;
-        let mut state = self.lock();
+        let now = self.shared().now();
+        let mut state = self.shared().lock_at(now);
         if state.shut {
             return Err(AcquireError::Closed);
         }
-        let admission = state.registry.admit(key, binding, |_| {
+        let admission = state.registry.admit(now, key, binding, want, |_| {
             let (sender, progress) = watch::channel(false);
             started = Some(sender);
             Arc::new(Opening::new(progress))
-        });
-        let id = match admission {
-            Err(Refusal::Full(full)) => return Err(full.into()),
-            Err(Refusal::Stale) => return Err(AcquireError::Stale),
-            Ok(Admission::Live(id)) => return Ok(Entry::Live(live(&mut state, id))),
-            Ok(Admission::Joined(id) | Admission::Started(id)) => id,
+        })?;
+        let (id, queued) = match admission {
+            Admission::Live(id) if want.purpose == Purpose::Call => {
+                let lease = state.lease(id, self.owner());
+                return lease.map(Entry::Live).ok_or(AcquireError::Closed);
+            }
+            Admission::Live(id) => return Ok(Entry::Known(id)),
+            Admission::Turn(turn, id) => {
+                return Ok(Entry::Turn(Turn {
+                    turn,
+                    answer: state.wait_turn(turn),
+                    opening: state.registry.opening_of(id).cloned(),
+                    calls: state.registry.rules().calls_per_session.unwrap_or_default(),
+                    shared: self.shared().clone(),
+                }));
+            }
+            Admission::Joined(id) | Admission::Started(id) => (id, false),
+            Admission::Queued(id) => (id, true),
         };
         let opening = state
             .registry
@@ -370,11 +594,12 @@ impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Pool<K, S, E> {
             id,
             owner: self.owner(),
         };
-        if let Some(task) = task {
+        if let Some((task, open)) = task.and_then(|task| Some((task, open.take()?))) {
             let creation = Creation {
                 id,
                 opening: opening.clone(),
                 task: Some(task),
+                queued,
                 shared: self.shared().clone(),
             };
             self.shared().runtime.spawn(creation.run(open));
@@ -383,14 +608,14 @@ impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Pool<K, S, E> {
     }
 
     fn shared(&self) -> &Arc<Shared<K, S, E>> {
-        &self.guard.0
+        &self.guard.shared
     }
 
     fn owner(&self) -> Arc<dyn Owner<S>> {
         self.shared().clone()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<K, S, E>> {
+    fn lock(&self) -> Locked<'_, K, S, E> {
         self.shared().lock()
     }
 }
@@ -399,6 +624,7 @@ impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Clone for Pool<K,
     fn clone(&self) -> Self {
         Self {
             guard: self.guard.clone(),
+            wait: self.wait,
         }
     }
 }
@@ -410,16 +636,52 @@ impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> fmt::Debug for Po
 }
 
 /// What the last clone of a pool takes with it. Tasks and leases hold the shared part without it.
-struct Guard<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static>(Arc<Shared<K, S, E>>);
+struct Guard<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> {
+    shared: Arc<Shared<K, S, E>>,
+    sweep: Option<AbortHandle>,
+}
 
 impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Drop for Guard<K, S, E> {
     fn drop(&mut self) {
-        drop(self.0.close_all(true));
+        if let Some(sweep) = &self.sweep {
+            sweep.abort();
+        }
+        drop(self.shared.close_all(true));
     }
 }
 
 /// How somebody who asked for a session goes on.
-enum Entry<T, S, E> {
-    Live(T),
+enum Entry<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> {
+    Live(Lease<S>),
+    Known(SessionId),
     Waits(Pin<S>, Arc<Opening<E>>),
+    Turn(Turn<K, S, E>),
+}
+
+/// A wait for a place on a session that has all the calls it may have. Dropped, it is taken back.
+struct Turn<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> {
+    turn: TurnId,
+    answer: oneshot::Receiver<tasks::Turn<S>>,
+    /// Of the session, if it was under way when the wait began.
+    opening: Option<Arc<Opening<E>>>,
+    calls: usize,
+    shared: Arc<Shared<K, S, E>>,
+}
+
+impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Turn<K, S, E> {
+    /// What became of it, or `None` if nothing did before the deadline.
+    async fn wait(&mut self, deadline: Option<Instant>) -> Option<tasks::Turn<S>> {
+        let answer = &mut self.answer;
+        let answer = match deadline {
+            Some(deadline) => timeout_at(deadline, answer).await.ok()?,
+            None => answer.await,
+        };
+        Some(answer.unwrap_or(Err(Why::Closed)))
+    }
+}
+
+impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Drop for Turn<K, S, E> {
+    fn drop(&mut self) {
+        self.shared.lock().cancel_turn(self.turn);
+    }
 }

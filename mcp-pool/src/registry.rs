@@ -1,34 +1,63 @@
-//! Which sessions there are, which are busy, and which one has to go: all of the pool's decisions, none of its waiting.
+//! Which sessions there are, which are busy, which one has to go and who is next: all of the pool's decisions, none of
+//! its waiting.
 //!
-//! The registry knows no clock, no I/O and no threads. It is told what happened and answers at once; what has to be
-//! done outside (open, close, tell somebody) is in the answer. Every operation takes the same few steps however many
-//! sessions there are; closing and rebinding take them once per session that goes.
+//! The registry knows no clock, no I/O and no threads. It is told what happened and when, and answers at once; what has
+//! to be done outside (open, close, tell somebody) is in the answer. Every operation takes the same few steps however
+//! many sessions there are; closing, draining and rebinding take them once per session that goes. Only queues and
+//! limits of drains are kept in order of time, which takes a step more each time their number doubles.
+//!
+//! Times are those of any monotonic clock of the caller's. A time that lies before an earlier one counts as the earlier
+//! one. A caller that keeps no time gives [`Timestamp::ZERO`].
 
-use std::collections::{HashMap, HashSet};
+mod answers;
+#[cfg(test)]
+mod cost;
+mod expiry;
+mod waiting;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
+
+pub use answers::{
+    Admission, AllRetired, Begin, Full, Notice, Promotion, Purpose, Readmission, Refusal, Retired,
+    Rules, Tally, TurnId, Want,
+};
 
 use crate::{
     binding::{Binding, Changes, Fingerprint},
+    event::{Event, SessionStatus, Stage, Why},
     key::{PoolKey, SessionId},
     slab::{List, Slab},
+    steps::step,
+    time::Timestamp,
 };
+use expiry::Drain;
+use waiting::{Turn, Turns};
 
 /// Links of the idle sessions, least recently used first.
 const IDLE: usize = 0;
+/// Links of the creations of one binding that wait for a slot. They are not idle, so that the links are free.
+const QUEUE: usize = IDLE;
+/// Links of the draining sessions of one key. They are not idle either.
+const SAME_KEY: usize = IDLE;
 /// Links of all that belongs to one domain.
 const DOMAIN: usize = 1;
 /// Links of all that belongs to one binding.
 const BINDING: usize = 2;
 /// Links of all that belongs to one scope of a domain.
 const SCOPE: usize = 3;
-const LISTS: usize = 4;
+/// Links of the idle sessions of one binding, as in `IDLE`. Kept only where servers have a cap.
+const SERVER_IDLE: usize = 4;
+/// Links of the live sessions, oldest first. Kept only where lives are limited.
+const AGE: usize = 5;
+const LISTS: usize = 6;
 
-/// A creation under way or a live session: there is at most one of either per key.
+/// A creation under way or a live session: there is at most one of either per key, apart from what drains.
 ///
 /// | opening | session | it is |
 /// | --- | --- | --- |
-/// | some | none | opening: takes no slot |
+/// | some | none | opening, or waiting for a slot: takes none |
 /// | some | some | arriving: has its slot, but those who wait were not answered yet |
-/// | none | some | live |
+/// | none | some | live, or draining |
 struct Node<K, O, S> {
     id: SessionId,
     key: K,
@@ -39,6 +68,20 @@ struct Node<K, O, S> {
     pins: usize,
     /// Whether anybody was given the session yet.
     given: bool,
+    /// Whether it waits for a slot before it opens.
+    queued: bool,
+    /// Whether it was among those who wait for a slot and had its turn.
+    served: bool,
+    /// Whether all who wait for it would rather wait longer than be refused.
+    patient: bool,
+    /// Whether nothing idle is to go for it.
+    modest: bool,
+    /// When it was promoted, got or released last.
+    stamp: Timestamp,
+    /// When it was promoted.
+    born: Timestamp,
+    drain: Option<Drain>,
+    turns: Turns,
     opening: Option<O>,
     session: Option<S>,
 }
@@ -56,131 +99,52 @@ struct Bound<K: PoolKey> {
     epoch: u64,
     fingerprint: Fingerprint,
     nodes: List<BINDING>,
+    /// How many of them hold a slot.
+    live: usize,
+    idle: List<SERVER_IDLE>,
+    queue: List<QUEUE>,
+    /// As which creation it stands among the servers to be served.
+    ready: Option<SessionId>,
 }
 
 /// What the pool decides with. `O` is whatever the caller keeps of an opening, `S` whatever it keeps of a session;
 /// the registry looks into neither.
 pub struct Registry<K: PoolKey, O, S> {
-    capacity: usize,
+    rules: Rules,
+    now: Timestamp,
     live: usize,
+    queued: usize,
+    draining: usize,
     serial: u64,
     epoch: u64,
+    turn_serial: u64,
     keys: HashMap<K, u32>,
     nodes: Slab<Node<K, O, S>, LISTS>,
     idle: List<IDLE>,
+    by_age: List<AGE>,
     domains: Slab<Domain<K>>,
     domain_names: HashMap<K::Domain, u32>,
     bindings: Slab<Bound<K>>,
     scopes: Slab<List<SCOPE>>,
+    turns: Slab<Turn, 1>,
+    draining_keys: HashMap<K, List<SAME_KEY>>,
+    drain_deadlines: BTreeMap<(Timestamp, SessionId), u32>,
+    /// The first in the queue of each server that may have any slot.
+    ready: BTreeSet<SessionId>,
+    notices: VecDeque<Notice>,
+    observed: bool,
+    events: VecDeque<Event<K>>,
     tally: Tally,
 }
 
-/// How often what was decided.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Tally {
-    /// A live session was there already.
-    pub reused: u64,
-    /// A creation was under way already.
-    pub joined: u64,
-    /// A creation was begun.
-    pub started: u64,
-    /// A creation ended with a session that took a slot.
-    pub opened: u64,
-    /// A creation ended with an error or a panic.
-    pub failed: u64,
-    /// A creation was given up because nobody waited for it any more.
-    pub abandoned: u64,
-    /// Refused before anything opened, because every slot was busy.
-    pub refused: u64,
-    /// Refused after it opened, because every slot had become busy meanwhile.
-    pub refused_late: u64,
-    /// Refused because the binding was not the current one.
-    pub stale: u64,
-    /// An idle session was closed because its slot was needed.
-    pub displaced: u64,
-    /// A session was evicted as dead.
-    pub evicted: u64,
-    /// A session or a creation was closed by an explicit close.
-    pub closed: u64,
-    /// A session or a creation was detached because its server's configuration changed or went.
-    pub rebound: u64,
-}
-
-/// The answer to [`Registry::admit`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Admission {
-    /// The session is live. It is not pinned by this.
-    Live(SessionId),
-    /// A creation is under way (or its session about to be handed out); the caller is now one of those who wait, and
-    /// must [`leave`](Registry::leave) when it waits no more.
-    Joined(SessionId),
-    /// A creation was begun, as in `Joined`, and is to be opened.
-    Started(SessionId),
-}
-
-/// Why [`Registry::admit`] refused.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
-    /// Every slot is taken by a busy session.
-    Full(Full),
-    /// The binding is not the current one of the key's domain and server.
-    Stale,
-}
-
-/// Every slot is taken by a busy session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Full {
-    /// How many slots there are.
-    pub capacity: usize,
-    /// How many of them are taken by busy sessions.
-    pub busy: usize,
-}
-
-/// The answer to [`Registry::promote`].
-#[derive(Debug, PartialEq, Eq)]
-pub enum Promotion<O, S> {
-    /// The session has a slot. Those who wait are to be answered once [`Registry::arrived`] was called, and that only
-    /// when the victim, if there is one, was closed.
-    Promoted {
-        /// The least recently used idle session, which had to go for it.
-        victim: Option<Retired<O, S>>,
-    },
-    /// Every slot is busy: the session has to be closed and those who wait refused.
-    Full {
-        /// The numbers for the error.
-        full: Full,
-        /// What was kept of the opening.
-        opening: O,
-        /// The session that found no slot.
-        session: S,
-    },
-    /// The creation was closed or given up while it opened: the session has to be closed.
-    Gone {
-        /// The session that nobody waits for.
-        session: S,
-    },
-}
-
-/// What left the registry: it holds no slot any more, and nothing brings it back.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Retired<O, S> {
-    /// Its name.
-    pub id: SessionId,
-    /// There if somebody may still wait for the creation: they have to be told, and the opening has to stop.
-    pub opening: Option<O>,
-    /// There if it was open: it has to be closed.
-    pub session: Option<S>,
-}
-
-/// What an explicit close closes.
+/// What an explicit close or a drain closes.
 #[derive(Debug)]
 pub enum Target<'a, K: PoolKey> {
     /// One scope of a domain, over all servers.
     Scope(&'a K::Domain, &'a K::Scope),
     /// One server of a domain, over all scopes.
     Server(&'a K::Domain, &'a K::Server),
-    /// One key, whatever is under it.
+    /// One key, whatever is under it, and what drains of it.
     Session(&'a K),
     /// One key, if this very session is under it.
     SessionIfCurrent(&'a K, SessionId),
@@ -190,31 +154,50 @@ pub enum Target<'a, K: PoolKey> {
     All,
 }
 
-/// Everything that left the registry in one step.
-pub type AllRetired<O, S> = Vec<Retired<O, S>>;
-
 impl<K: PoolKey, O, S> Registry<K, O, S> {
-    /// An empty registry with so many slots for live sessions.
-    pub fn new(capacity: usize) -> Self {
+    /// An empty registry with these rules.
+    pub fn new(rules: Rules) -> Self {
         Self {
-            capacity,
+            rules,
+            now: Timestamp::ZERO,
             live: 0,
+            queued: 0,
+            draining: 0,
             serial: 0,
             epoch: 0,
+            turn_serial: 0,
             keys: HashMap::new(),
             nodes: Slab::new(),
             idle: List::new(),
+            by_age: List::new(),
             domains: Slab::new(),
             domain_names: HashMap::new(),
             bindings: Slab::new(),
             scopes: Slab::new(),
+            turns: Slab::new(),
+            draining_keys: HashMap::new(),
+            drain_deadlines: BTreeMap::new(),
+            ready: BTreeSet::new(),
+            notices: VecDeque::new(),
+            observed: false,
+            events: VecDeque::new(),
             tally: Tally::default(),
         }
     }
 
-    /// How many slots there are.
-    pub fn capacity(&self) -> usize {
-        self.capacity
+    /// Keeps what happens from now on, for [`next_event`](Self::next_event).
+    pub fn observe(&mut self) {
+        self.observed = true;
+    }
+
+    /// What happened, in order; nothing if it is not [observed](Self::observe).
+    pub fn next_event(&mut self) -> Option<Event<K>> {
+        self.events.pop_front()
+    }
+
+    /// The rules that it keeps.
+    pub fn rules(&self) -> Rules {
+        self.rules
     }
 
     /// How many slots are taken.
@@ -227,14 +210,51 @@ impl<K: PoolKey, O, S> Registry<K, O, S> {
         self.live - self.idle.len()
     }
 
-    /// How many creations are under way. They take no slot.
+    /// How many sessions drain. They are busy.
+    pub fn draining(&self) -> usize {
+        self.draining
+    }
+
+    /// How many creations are under way, those that wait for a slot not counted. They take no slot.
     pub fn opening(&self) -> usize {
-        self.nodes.len() - self.live
+        self.nodes.len() - self.live - self.queued
+    }
+
+    /// How many creations wait for a slot.
+    pub fn waiting(&self) -> usize {
+        self.queued
     }
 
     /// How often what was decided, since the beginning.
     pub fn tally(&self) -> Tally {
         self.tally
+    }
+
+    /// Every session and creation as it stands, oldest first. Looks at all of them.
+    pub fn sessions(&self, now: Timestamp) -> Vec<SessionStatus<K>> {
+        let status = |node: &Node<K, O, S>| {
+            let stage = match (&node.opening, &node.session) {
+                (_, None) if node.queued => Stage::Waiting,
+                (_, None) => Stage::Opening,
+                (Some(_), Some(_)) => Stage::Arriving,
+                (None, Some(_)) if node.drain.is_some() => Stage::Draining,
+                (None, Some(_)) => Stage::Live,
+            };
+            let live = node.session.is_some();
+            let idle = live && node.pins == 0;
+            SessionStatus {
+                id: node.id,
+                key: node.key.clone(),
+                stage,
+                calls: node.pins,
+                queue: node.turns.len(),
+                age: live.then(|| now.since(node.born)),
+                idle_for: idle.then(|| now.since(node.stamp)),
+            }
+        };
+        let mut sessions: Vec<_> = self.nodes.iter().map(|(_, node)| status(node)).collect();
+        sessions.sort_by_key(|session| session.id);
+        sessions
     }
 
     /// Makes this the configuration of the server. The same again changes nothing; another begins a new binding, and
@@ -244,9 +264,10 @@ impl<K: PoolKey, O, S> Registry<K, O, S> {
         domain: &K::Domain,
         server: &K::Server,
         fingerprint: Fingerprint,
-    ) -> (Binding, AllRetired<O, S>) {
+    ) -> (Binding, AllRetired<K, O, S>) {
         let domain = self.domain_slot(domain);
         let (binding, _, retired) = self.bind(domain, server, fingerprint);
+        self.serve();
         (binding, retired)
     }
 
@@ -255,7 +276,7 @@ impl<K: PoolKey, O, S> Registry<K, O, S> {
         &mut self,
         domain: &K::Domain,
         servers: impl IntoIterator<Item = (K::Server, Fingerprint)>,
-    ) -> (Changes<K::Server>, AllRetired<O, S>) {
+    ) -> (Changes<K::Server>, AllRetired<K, O, S>) {
         let mut changes = Changes::default();
         let mut all_retired = Vec::new();
         let domain = self.domain_slot(domain);
@@ -282,6 +303,7 @@ impl<K: PoolKey, O, S> Registry<K, O, S> {
             changes.removed.push(server);
         }
         self.forget_if_empty(domain);
+        self.serve();
         (changes, all_retired)
     }
 
@@ -301,13 +323,17 @@ impl<K: PoolKey, O, S> Registry<K, O, S> {
     }
 
     /// Somebody wants the session of this key. A live one is had, busy or not; a creation under way is joined; else one
-    /// is begun if a slot is free or idle, and `opening` makes what is kept of it.
+    /// is begun if a slot is free or idle, and `opening` makes what is kept of it. Nobody overtakes those who wait.
     pub fn admit(
         &mut self,
+        now: Timestamp,
         key: &K,
         binding: Binding,
+        want: Want,
         opening: impl FnOnce(SessionId) -> O,
     ) -> Result<Admission, Refusal> {
+        self.tick(now);
+        step();
         let known = self.keys.get(key).copied();
         let current = self.is_current(binding)
             && match known {
@@ -318,77 +344,186 @@ impl<K: PoolKey, O, S> Registry<K, O, S> {
             self.tally.stale += 1;
             return Err(Refusal::Stale);
         }
-        if let Some(slot) = known {
-            let node = &mut self.nodes[slot];
-            let id = node.id;
-            if node.opening.is_some() {
-                self.tally.joined += 1;
-                self.pin_slot(slot);
-                return Ok(Admission::Joined(id));
+        let admitted = match known {
+            Some(slot) if self.nodes[slot].opening.is_some() => self.join(slot, want),
+            Some(slot) => self.reuse(slot, want),
+            None => self.create(key, binding.slot, want, opening),
+        };
+        if let Err(refusal) = admitted {
+            match refusal {
+                Refusal::Saturated { .. } => self.tally.saturated += 1,
+                _ => self.tally.refused += 1,
             }
-            self.tally.reused += 1;
-            if node.pins == 0 {
-                self.idle.remove(&mut self.nodes, slot);
-                self.idle.push_back(&mut self.nodes, slot);
-            }
-            return Ok(Admission::Live(id));
+            self.tell(|| Event::Refused { key: key.clone() });
         }
-        if let Err(full) = self.has_room() {
-            self.tally.refused += 1;
-            return Err(Refusal::Full(full));
+        admitted
+    }
+
+    fn reuse(&mut self, slot: u32, want: Want) -> Result<Admission, Refusal> {
+        let id = self.nodes[slot].id;
+        match want.purpose {
+            Purpose::Call => {
+                if let Err(calls) = self.has_place(slot) {
+                    return self.take_turn(slot, want, calls);
+                }
+                self.pin_slot(slot);
+            }
+            Purpose::Look => {
+                let node = &mut self.nodes[slot];
+                node.stamp = self.now;
+                if node.pins == 0 {
+                    self.idle_no_more(slot);
+                    self.idle_from_now(slot);
+                }
+            }
+            Purpose::WarmUp => {}
+        }
+        self.tally.reused += 1;
+        Ok(Admission::Live(id))
+    }
+
+    fn join(&mut self, slot: u32, want: Want) -> Result<Admission, Refusal> {
+        let node = &self.nodes[slot];
+        let id = node.id;
+        if node.queued && !want.patient {
+            let refusal = self.has_room(node.binding).err();
+            return Err(refusal.unwrap_or_else(|| Refusal::Full(self.full())));
+        }
+        if want.purpose == Purpose::Call {
+            if let Err(calls) = self.has_place(slot) {
+                return self.take_turn(slot, want, calls);
+            }
+        }
+        self.tally.joined += 1;
+        self.pin_slot(slot);
+        let node = &mut self.nodes[slot];
+        node.patient &= want.patient;
+        node.modest &= want.purpose == Purpose::WarmUp;
+        Ok(Admission::Joined(id))
+    }
+
+    fn take_turn(&mut self, slot: u32, want: Want, calls: usize) -> Result<Admission, Refusal> {
+        if !want.patient {
+            return Err(Refusal::Saturated { calls });
+        }
+        let id = self.nodes[slot].id;
+        Ok(Admission::Turn(self.wait_turn(slot), id))
+    }
+
+    fn create(
+        &mut self,
+        key: &K,
+        binding: u32,
+        want: Want,
+        opening: impl FnOnce(SessionId) -> O,
+    ) -> Result<Admission, Refusal> {
+        let overtakes = self.would_overtake(binding);
+        let queues = want.patient && (overtakes || !self.has_unclaimed_room(binding));
+        if !queues {
+            self.has_room(binding)?;
+            let slot_is_free = self.has_free_slot(binding);
+            if overtakes || (want.purpose == Purpose::WarmUp && !slot_is_free) {
+                return Err(Refusal::Full(self.full()));
+            }
         }
         self.tally.started += 1;
-        Ok(Admission::Started(self.start(
-            key.clone(),
-            binding.slot,
-            opening,
-        )))
+        let id = self.start(key.clone(), binding, want, opening);
+        if queues {
+            self.enqueue(id.slot);
+            return Ok(Admission::Queued(id));
+        }
+        self.touched(binding);
+        self.tell(|| Event::Opening {
+            id,
+            key: key.clone(),
+        });
+        Ok(Admission::Started(id))
     }
 
-    /// The turn of this creation has come: may it still open? If every slot became busy meanwhile it ends here.
-    ///
-    /// `None` if the creation is no more.
-    pub fn readmit(&mut self, id: SessionId) -> Option<Result<(), (Full, O)>> {
-        let slot = self.opening_slot(id)?;
-        let Err(full) = self.has_room() else {
-            return Some(Ok(()));
+    /// The turn of this creation has come: may it still open? If every slot became busy meanwhile it ends here, or goes
+    /// back to those who wait if all who want it are patient.
+    pub fn readmit(&mut self, id: SessionId) -> Readmission<O> {
+        let Some(slot) = self.opening_slot(id) else {
+            return Readmission::Gone;
         };
+        if self.nodes[slot].queued {
+            return Readmission::Queued;
+        }
+        let Err(refusal) = self.has_room(self.nodes[slot].binding) else {
+            return Readmission::Open;
+        };
+        if self.nodes[slot].patient {
+            self.nodes[slot].served = true;
+            self.enqueue(slot);
+            return Readmission::Queued;
+        }
         self.tally.refused += 1;
-        let opening = self.remove(slot).opening?;
-        Some(Err((full, opening)))
+        let retired = self.remove(slot, Why::NoSlot);
+        self.serve();
+        match retired.opening {
+            Some(opening) => Readmission::Full(refusal, opening),
+            None => Readmission::Gone,
+        }
     }
 
-    /// The creation opened its session: it gets a slot now, if need be that of the least recently used idle session.
-    /// It is pinned for all who wait, before anything else can evict it.
-    pub fn promote(&mut self, id: SessionId, session: S) -> Promotion<O, S> {
+    /// The creation opened its session: it gets a slot now, if need be that of the least recently used idle session (of
+    /// its own server, if that has all it may have). It is pinned for all who wait, before anything else can evict it.
+    pub fn promote(&mut self, now: Timestamp, id: SessionId, session: S) -> Promotion<K, O, S> {
+        self.tick(now);
         let Some(slot) = self.opening_slot(id) else {
             return Promotion::Gone { session };
         };
-        let mut victim = None;
-        if self.live >= self.capacity {
-            match self.idle.front() {
-                Some(idle) => {
-                    self.tally.displaced += 1;
-                    victim = Some(self.remove(idle));
-                }
-                None => {
-                    self.tally.refused_late += 1;
-                    let full = self.full();
-                    let retired = self.remove(slot);
-                    return match retired.opening {
-                        Some(opening) => Promotion::Full {
-                            full,
-                            opening,
-                            session,
-                        },
-                        None => Promotion::Gone { session },
-                    };
-                }
-            }
+        if self.nodes[slot].queued {
+            self.dequeue(slot);
         }
+        let node = &self.nodes[slot];
+        let (binding, modest) = (node.binding, node.modest);
+        let mut room = self.has_room(binding);
+        if modest && !self.has_free_slot(binding) {
+            room = Err(Refusal::Full(self.full()));
+        }
+        if let Err(refusal) = room {
+            self.tally.refused_late += 1;
+            let retired = self.remove(slot, Why::NoSlot);
+            self.serve();
+            return match retired.opening {
+                Some(opening) => Promotion::Full {
+                    refusal,
+                    opening,
+                    session,
+                },
+                None => Promotion::Gone { session },
+            };
+        }
+        let bound = &self.bindings[binding];
+        let most = self.rules.sessions_per_server;
+        let idle = if most.is_some_and(|most| bound.live >= most) {
+            bound.idle.front()
+        } else if self.live >= self.rules.capacity {
+            self.idle.front()
+        } else {
+            None
+        };
+        let victim = idle.map(|idle| {
+            self.tally.displaced += 1;
+            self.remove(idle, Why::Displaced)
+        });
         self.tally.opened += 1;
         self.live += 1;
-        self.nodes[slot].session = Some(session);
+        self.bindings[binding].live += 1;
+        let node = &mut self.nodes[slot];
+        node.session = Some(session);
+        node.stamp = self.now;
+        node.born = self.now;
+        if self.rules.max_lifetime.is_some() {
+            self.by_age.push_back(&mut self.nodes, slot);
+        }
+        self.touched(binding);
+        if self.observed {
+            let key = self.nodes[slot].key.clone();
+            self.tell(|| Event::Opened { id, key });
+        }
+        self.serve();
         Promotion::Promoted { victim }
     }
 
@@ -405,18 +540,28 @@ impl<K: PoolKey, O, S> Registry<K, O, S> {
     pub fn fail(&mut self, id: SessionId) -> Option<O> {
         let slot = self.opening_slot(id)?;
         self.tally.failed += 1;
-        self.remove(slot).opening
+        let opening = self.remove(slot, Why::Failed).opening;
+        self.serve();
+        opening
     }
 
-    /// A call begins on this very session, if it is still pooled. Must be followed by one [`leave`](Self::leave).
-    pub fn pin(&mut self, id: SessionId) -> bool {
-        let slot = self
-            .slot(id)
-            .filter(|slot| self.nodes[*slot].session.is_some());
-        if let Some(slot) = slot {
-            self.pin_slot(slot);
+    /// A call begins on this very session, if it is still pooled and may have one more. If it has begun it must be
+    /// followed by one [`leave`](Self::leave).
+    pub fn begin(&mut self, now: Timestamp, id: SessionId) -> Begin {
+        self.tick(now);
+        let slot = self.slot(id).filter(|slot| {
+            let node = &self.nodes[*slot];
+            node.session.is_some() && node.drain.is_none()
+        });
+        let Some(slot) = slot else {
+            return Begin::Detached;
+        };
+        if let Err(calls) = self.has_place(slot) {
+            self.tally.saturated += 1;
+            return Begin::Saturated(calls);
         }
-        slot.is_some()
+        self.pin_slot(slot);
+        Begin::Begun
     }
 
     /// The session, for somebody who pinned it, and whether this is the first time that it is given to anybody.
@@ -440,89 +585,129 @@ impl<K: PoolKey, O, S> Registry<K, O, S> {
             .is_some_and(|slot| self.nodes[slot].session.is_some())
     }
 
+    /// What this session is pooled under, if it still is.
+    pub fn key_of(&self, id: SessionId) -> Option<&K> {
+        Some(&self.nodes[self.slot(id)?].key)
+    }
+
     /// A call ended, or somebody waits no more: takes back one pin of this very session, and of no other. If it was the
-    /// last one of a creation, the creation is given up and returned.
-    pub fn leave(&mut self, id: SessionId) -> Option<Retired<O, S>> {
+    /// last one of a creation, the creation is given up and returned; if it was that of a draining session, that is.
+    pub fn leave(&mut self, now: Timestamp, id: SessionId) -> Option<Retired<K, O, S>> {
+        self.tick(now);
         let slot = self.slot(id)?;
         let node = &mut self.nodes[slot];
         debug_assert!(node.pins > 0, "a pin is taken back once");
         node.pins = node.pins.saturating_sub(1);
+        node.stamp = self.now;
+        if !node.turns.is_empty() {
+            self.give_turns(slot);
+        }
+        let node = &self.nodes[slot];
         if node.pins > 0 {
             return None;
         }
-        if node.session.is_some() {
-            self.idle.push_back(&mut self.nodes, slot);
+        let retired = if node.session.is_none() {
+            self.tally.abandoned += 1;
+            self.remove(slot, Why::Abandoned)
+        } else if node.drain.is_some() {
+            let why = self.count_drained(slot);
+            self.remove(slot, why)
+        } else {
+            let binding = node.binding;
+            self.idle_from_now(slot);
+            self.touched(binding);
+            self.serve();
             return None;
-        }
-        self.tally.abandoned += 1;
-        Some(self.remove(slot))
+        };
+        self.serve();
+        Some(retired)
     }
 
     /// The session is dead. Another one under the same key is not touched.
-    pub fn evict(&mut self, id: SessionId) -> Option<Retired<O, S>> {
+    pub fn evict(&mut self, id: SessionId) -> Option<Retired<K, O, S>> {
         let slot = self
             .slot(id)
             .filter(|slot| self.nodes[*slot].session.is_some())?;
         self.tally.evicted += 1;
-        Some(self.remove(slot))
+        let retired = self.remove(slot, Why::Dead);
+        self.serve();
+        Some(retired)
     }
 
     /// Closes all that is meant, busy or not, sessions and creations alike.
-    pub fn close(&mut self, target: Target<'_, K>) -> AllRetired<O, S> {
-        let retired = match target {
+    pub fn close(&mut self, target: Target<'_, K>) -> AllRetired<K, O, S> {
+        let meant = self.meant(target);
+        let retired: Vec<_> = meant
+            .into_iter()
+            .map(|slot| self.remove(slot, Why::Closed))
+            .collect();
+        self.tally.closed += retired.len() as u64;
+        self.serve();
+        retired
+    }
+
+    /// Where all that is meant is.
+    fn meant(&self, target: Target<'_, K>) -> Vec<u32> {
+        let domain_of = |name| self.domain_names.get(name).map(|slot| &self.domains[*slot]);
+        match target {
             Target::Session(key) => {
-                let slot = self.keys.get(key).copied();
-                slot.map(|slot| self.remove(slot)).into_iter().collect()
+                step();
+                let mut meant: Vec<u32> = self.keys.get(key).copied().into_iter().collect();
+                if let Some(draining) = self.draining_keys.get(key) {
+                    meant.extend(self.listed(draining));
+                }
+                meant
             }
             Target::SessionIfCurrent(key, id) => {
+                step();
                 let slot = self.keys.get(key).copied();
-                slot.filter(|slot| self.nodes[*slot].id == id)
-                    .map(|slot| self.remove(slot))
-                    .into_iter()
-                    .collect()
+                let slot = slot.filter(|slot| self.nodes[*slot].id == id);
+                slot.into_iter().collect()
             }
-            Target::Scope(domain, scope) => self.drain(|registry| {
-                let domain = *registry.domain_names.get(domain)?;
-                let scope = *registry.domains[domain].scopes.get(scope)?;
-                registry.scopes[scope].front()
-            }),
-            Target::Server(domain, server) => match self.binding(domain, server) {
-                Some(binding) => {
-                    self.drain(|registry| registry.bindings[binding.slot].nodes.front())
-                }
-                None => Vec::new(),
-            },
-            Target::Domain(domain) => match self.domain_names.get(domain).copied() {
-                Some(domain) => self.drain(|registry| registry.domains[domain].nodes.front()),
-                None => Vec::new(),
-            },
-            Target::All => {
-                let domains: Vec<u32> = self.domain_names.values().copied().collect();
-                domains
-                    .into_iter()
-                    .flat_map(|domain| {
-                        self.drain(|registry| registry.domains[domain].nodes.front())
-                    })
-                    .collect()
+            Target::Scope(domain, scope) => {
+                let scope = domain_of(domain).and_then(|domain| domain.scopes.get(scope));
+                scope.map_or_else(Vec::new, |scope| self.listed(&self.scopes[*scope]))
             }
-        };
-        self.tally.closed += retired.len() as u64;
-        retired
+            Target::Server(domain, server) => {
+                let binding = domain_of(domain).and_then(|domain| domain.bindings.get(server));
+                binding.map_or_else(Vec::new, |slot| self.listed(&self.bindings[*slot].nodes))
+            }
+            Target::Domain(domain) => {
+                domain_of(domain).map_or_else(Vec::new, |domain| self.listed(&domain.nodes))
+            }
+            Target::All => self.nodes.iter().map(|(slot, _)| slot).collect(),
+        }
+    }
+
+    fn listed<const LIST: usize>(&self, list: &List<LIST>) -> Vec<u32> {
+        std::iter::successors(list.front(), |slot| list.next(&self.nodes, *slot)).collect()
+    }
+
+    fn tick(&mut self, now: Timestamp) {
+        self.now = self.now.max(now);
+    }
+
+    fn tell(&mut self, event: impl FnOnce() -> Event<K>) {
+        if self.observed {
+            self.events.push_back(event());
+        }
     }
 
     fn full(&self) -> Full {
         Full {
-            capacity: self.capacity,
+            capacity: self.rules.capacity,
             busy: self.busy(),
         }
     }
 
-    fn has_room(&self) -> Result<(), Full> {
-        if self.live < self.capacity || !self.idle.is_empty() {
-            Ok(())
-        } else {
-            Err(self.full())
-        }
+    /// Whether nothing idle would have to go for a session of this server.
+    fn has_free_slot(&self, binding: u32) -> bool {
+        let live = self.bindings[binding].live;
+        self.live < self.rules.capacity
+            && self
+                .rules
+                .sessions_per_server
+                .is_none_or(|most| live < most)
     }
 
     /// Whether the binding is that of the key's domain and server.
@@ -546,19 +731,47 @@ impl<K: PoolKey, O, S> Registry<K, O, S> {
     fn pin_slot(&mut self, slot: u32) {
         let node = &mut self.nodes[slot];
         node.pins += 1;
+        node.stamp = self.now;
         if node.pins == 1 && node.session.is_some() {
-            self.idle.remove(&mut self.nodes, slot);
+            let binding = node.binding;
+            self.idle_no_more(slot);
+            self.touched(binding);
         }
     }
 
-    fn start(&mut self, key: K, binding: u32, opening: impl FnOnce(SessionId) -> O) -> SessionId {
+    fn idle_from_now(&mut self, slot: u32) {
+        self.idle.push_back(&mut self.nodes, slot);
+        if self.rules.sessions_per_server.is_some() {
+            let binding = self.nodes[slot].binding;
+            let idle = &mut self.bindings[binding].idle;
+            idle.push_back(&mut self.nodes, slot);
+        }
+    }
+
+    fn idle_no_more(&mut self, slot: u32) {
+        self.idle.remove(&mut self.nodes, slot);
+        if self.rules.sessions_per_server.is_some() {
+            let binding = self.nodes[slot].binding;
+            self.bindings[binding].idle.remove(&mut self.nodes, slot);
+        }
+    }
+
+    fn start(
+        &mut self,
+        key: K,
+        binding: u32,
+        want: Want,
+        opening: impl FnOnce(SessionId) -> O,
+    ) -> SessionId {
         self.serial += 1;
         let id = SessionId::new(self.serial, self.nodes.next_slot());
         let domain = self.bindings[binding].domain;
+        step();
         let scope = match self.domains[domain].scopes.get(key.scope()) {
             Some(scope) => *scope,
             None => {
                 let scope = self.scopes.insert(List::new());
+                step();
                 self.domains[domain]
                     .scopes
                     .insert(key.scope().clone(), scope);
@@ -573,9 +786,18 @@ impl<K: PoolKey, O, S> Registry<K, O, S> {
             scope,
             pins: 1,
             given: false,
+            queued: false,
+            served: false,
+            patient: want.patient,
+            modest: want.purpose == Purpose::WarmUp,
+            stamp: self.now,
+            born: self.now,
+            drain: None,
+            turns: Turns::new(),
             opening: Some(opening(id)),
             session: None,
         });
+        step();
         self.keys.insert(key, slot);
         self.domains[domain].nodes.push_back(&mut self.nodes, slot);
         self.bindings[binding]
@@ -586,34 +808,57 @@ impl<K: PoolKey, O, S> Registry<K, O, S> {
     }
 
     /// Takes a node out of everything.
-    fn remove(&mut self, slot: u32) -> Retired<O, S> {
+    fn remove(&mut self, slot: u32, why: Why) -> Retired<K, O, S> {
         let node = &self.nodes[slot];
         let (domain, binding, scope) = (node.domain, node.binding, node.scope);
-        if node.session.is_some() {
+        let (live, idle, drain) = (node.session.is_some(), node.pins == 0, node.drain);
+        let (queued, waited_for) = (node.queued, !node.turns.is_empty());
+        match drain {
+            Some(drain) => self.end_drain(slot, drain),
+            None => {
+                step();
+                self.keys.remove(&self.nodes[slot].key);
+            }
+        }
+        if queued {
+            self.dequeue(slot);
+        }
+        if waited_for {
+            self.lose_turns(slot, why);
+        }
+        if live {
             self.live -= 1;
-            if node.pins == 0 {
-                self.idle.remove(&mut self.nodes, slot);
+            self.bindings[binding].live -= 1;
+            if drain.is_none() && idle {
+                self.idle_no_more(slot);
+            }
+            if drain.is_none() && self.rules.max_lifetime.is_some() {
+                self.by_age.remove(&mut self.nodes, slot);
             }
         }
         self.domains[domain].nodes.remove(&mut self.nodes, slot);
         self.bindings[binding].nodes.remove(&mut self.nodes, slot);
         self.scopes[scope].remove(&mut self.nodes, slot);
         let node = self.nodes.remove(slot).expect("a filled slot");
-        self.keys.remove(&node.key);
         if self.scopes[scope].is_empty() {
             self.scopes.remove(scope);
+            step();
             self.domains[domain].scopes.remove(node.key.scope());
         }
+        self.touched(binding);
+        let (id, key) = (node.id, node.key);
+        self.tell(|| Event::Retired {
+            id,
+            key: key.clone(),
+            why,
+        });
         Retired {
-            id: node.id,
+            id,
+            key,
+            why,
             opening: node.opening,
             session: node.session,
         }
-    }
-
-    /// Removes what `next` points at until there is nothing left.
-    fn drain(&mut self, next: impl Fn(&Self) -> Option<u32>) -> AllRetired<O, S> {
-        std::iter::from_fn(|| next(self).map(|slot| self.remove(slot))).collect()
     }
 
     fn domain_slot(&mut self, name: &K::Domain) -> u32 {
@@ -644,7 +889,7 @@ impl<K: PoolKey, O, S> Registry<K, O, S> {
         domain: u32,
         server: &K::Server,
         fingerprint: Fingerprint,
-    ) -> (Binding, Change, AllRetired<O, S>) {
+    ) -> (Binding, Change, AllRetired<K, O, S>) {
         let known = self.domains[domain].bindings.get(server).copied();
         if let Some(slot) = known {
             let bound = &self.bindings[slot];
@@ -662,6 +907,10 @@ impl<K: PoolKey, O, S> Registry<K, O, S> {
                 epoch,
                 fingerprint,
                 nodes: List::new(),
+                live: 0,
+                idle: List::new(),
+                queue: List::new(),
+                ready: None,
             });
             self.domains[domain].bindings.insert(server.clone(), slot);
             return (Binding { slot, epoch }, Change::Added, Vec::new());
@@ -673,8 +922,12 @@ impl<K: PoolKey, O, S> Registry<K, O, S> {
         (Binding { slot, epoch }, Change::Changed, retired)
     }
 
-    fn retire_binding(&mut self, slot: u32) -> AllRetired<O, S> {
-        let retired = self.drain(|registry| registry.bindings[slot].nodes.front());
+    fn retire_binding(&mut self, slot: u32) -> AllRetired<K, O, S> {
+        let meant = self.listed(&self.bindings[slot].nodes);
+        let retired: Vec<_> = meant
+            .into_iter()
+            .map(|slot| self.remove(slot, Why::Rebound))
+            .collect();
         self.tally.rebound += retired.len() as u64;
         retired
     }
@@ -690,7 +943,7 @@ enum Change {
 impl<K: PoolKey, O, S> std::fmt::Debug for Registry<K, O, S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Registry")
-            .field("capacity", &self.capacity)
+            .field("rules", &self.rules)
             .field("live", &self.live())
             .field("busy", &self.busy())
             .field("opening", &self.opening())

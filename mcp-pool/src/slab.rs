@@ -1,5 +1,7 @@
 //! Values in numbered slots that can be linked into lists without allocating: insert, remove, link and unlink are O(1).
 
+use crate::steps::step;
+
 /// No slot.
 const NONE: u32 = u32::MAX;
 
@@ -54,6 +56,7 @@ impl<T, const LISTS: usize> Slab<T, LISTS> {
     }
 
     pub(crate) fn insert(&mut self, value: T) -> u32 {
+        step();
         let slot = self.next_slot();
         let filled = Slot {
             links: [UNLINKED; LISTS],
@@ -68,16 +71,26 @@ impl<T, const LISTS: usize> Slab<T, LISTS> {
 
     /// Takes the value out. It must be in no list any more.
     pub(crate) fn remove(&mut self, slot: u32) -> Option<T> {
+        step();
         let value = self.slots.get_mut(slot as usize)?.value.take()?;
         self.free.push(slot);
         Some(value)
     }
 
+    /// Every value with its slot, in no order that means anything.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+        (0..)
+            .zip(&self.slots)
+            .filter_map(|(slot, filled)| Some((slot, filled.value.as_ref()?)))
+    }
+
     pub(crate) fn get(&self, slot: u32) -> Option<&T> {
+        step();
         self.slots.get(slot as usize)?.value.as_ref()
     }
 
     pub(crate) fn get_mut(&mut self, slot: u32) -> Option<&mut T> {
+        step();
         self.slots.get_mut(slot as usize)?.value.as_mut()
     }
 }
@@ -126,12 +139,41 @@ impl<const LIST: usize> List<LIST> {
         (self.front != NONE).then_some(self.front)
     }
 
+    /// The slot after this one, which is in this list.
+    pub(crate) fn next<T, const LISTS: usize>(
+        &self,
+        slab: &Slab<T, LISTS>,
+        slot: u32,
+    ) -> Option<u32> {
+        step();
+        let next = slab.slots[slot as usize].links[LIST].next;
+        (next != NONE).then_some(next)
+    }
+
+    /// Puts a slot that is not in this list before one that is.
+    pub(crate) fn insert_before<T, const LISTS: usize>(
+        &mut self,
+        slab: &mut Slab<T, LISTS>,
+        slot: u32,
+        next: u32,
+    ) {
+        step();
+        let prev = std::mem::replace(&mut slab.slots[next as usize].links[LIST].prev, slot);
+        slab.slots[slot as usize].links[LIST] = Link { prev, next };
+        match prev {
+            NONE => self.front = slot,
+            prev => slab.slots[prev as usize].links[LIST].next = slot,
+        }
+        self.len += 1;
+    }
+
     /// Appends a slot that is not in this list.
     pub(crate) fn push_back<T, const LISTS: usize>(
         &mut self,
         slab: &mut Slab<T, LISTS>,
         slot: u32,
     ) {
+        step();
         slab.slots[slot as usize].links[LIST] = Link {
             prev: self.back,
             next: NONE,
@@ -146,6 +188,7 @@ impl<const LIST: usize> List<LIST> {
 
     /// Takes out a slot that is in this list.
     pub(crate) fn remove<T, const LISTS: usize>(&mut self, slab: &mut Slab<T, LISTS>, slot: u32) {
+        step();
         let Link { prev, next } =
             std::mem::replace(&mut slab.slots[slot as usize].links[LIST], UNLINKED);
         match prev {
@@ -189,6 +232,20 @@ mod tests {
             assert_eq!(slots(&list, &slab), [left[0], left[1], gone]);
             assert_eq!(list.len(), 3);
         }
+    }
+
+    #[test]
+    fn a_slot_is_put_before_the_first_or_between_two() {
+        let mut slab = Slab::<char, 1>::new();
+        let mut list = List::<0>::new();
+        let [a, b, c] = ['a', 'b', 'c'].map(|value| slab.insert(value));
+        list.push_back(&mut slab, c);
+        list.insert_before(&mut slab, a, c);
+        list.insert_before(&mut slab, b, c);
+        assert_eq!(slots(&list, &slab), [a, b, c]);
+        assert_eq!(list.next(&slab, a), Some(b));
+        list.remove(&mut slab, a);
+        assert_eq!(slots(&list, &slab), [b, c]);
     }
 
     #[test]

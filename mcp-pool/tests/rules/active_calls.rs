@@ -1,6 +1,6 @@
 //! Capacity pressure takes idle sessions only; a call in flight is never cut by it; explicit closing still is immediate.
 
-use mcp_pool::{AcquireError, Binding, Closing, Handle, SessionId};
+use mcp_pool::{AcquireError, BeginError, Binding, Closing, Handle, SessionId};
 
 use crate::fake::{
     Answer, Call, CallError, Ends, Error, FINISHED, Fake, Key, Pool, call, key, never_opened,
@@ -388,7 +388,9 @@ async fn a_detached_session_can_not_start_a_call_and_the_call_never_reaches_it()
 
     let refused = call(&handle).await.unwrap_err();
 
-    assert!(matches!(&refused, CallError::Detached(d) if d.id == handle.id()));
+    assert!(
+        matches!(&refused, CallError::NotBegun(BeginError::Detached(d)) if d.id == handle.id())
+    );
     let text = handle.begin().unwrap_err().to_string();
     assert!(text.contains("no longer pooled"), "{text}");
     assert_eq!(old.calls(), 0);

@@ -1,6 +1,6 @@
 //! Explicit closes: all are told at once, nothing comes back, and nothing that hangs holds anybody up.
 
-use mcp_pool::{AcquireError, Binding, Limits};
+use mcp_pool::{AcquireError, BeginError, Binding, Detached, Limits};
 use tokio::time::Instant;
 
 use crate::fake::{
@@ -358,5 +358,6 @@ async fn the_last_clone_of_a_pool_takes_its_sessions_with_it() {
     let handle = lease.handle();
     drop(lease);
     fake.closed.wait().await;
-    assert_eq!(handle.begin().unwrap_err().id, handle.id());
+    let detached = Detached { id: handle.id() };
+    assert_eq!(handle.begin().unwrap_err(), BeginError::Detached(detached));
 }

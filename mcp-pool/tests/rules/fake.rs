@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use mcp_pool::{AcquireError, Binding, Detached, Handle, Lease, Limits, Session};
+use mcp_pool::{AcquireError, BeginError, Binding, Handle, Lease, Limits, Session};
 use tokio::{sync::watch, task::JoinHandle};
 
 pub(crate) type Key = mcp_pool::Key<&'static str, &'static str, &'static str>;
@@ -229,7 +229,7 @@ pub(crate) enum Ends {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum CallError {
     /// Refused before it reached the session.
-    Detached(Detached),
+    NotBegun(BeginError),
     Closed,
     Protocol,
     Timeout,
@@ -271,7 +271,7 @@ impl Call {
 
 /// A call by way of a handle, as a client makes it.
 pub(crate) async fn call(handle: &Handle<Fake>) -> Result<Answer, CallError> {
-    let lease = handle.begin().map_err(CallError::Detached)?;
+    let lease = handle.begin().map_err(CallError::NotBegun)?;
     run(lease, Flag::lowered(), Flag::raised(), Ends::Well).await
 }
 

@@ -1,10 +1,13 @@
 //! Random histories of the registry beside a model of it that is too simple to be wrong.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use mcp_pool::{
-    Binding, SessionId,
-    registry::{Admission, Full, Promotion, Refusal, Registry, Retired, Target},
+    Binding, SessionId, Timestamp, Why,
+    registry::{
+        Admission, Begin, Full, Notice, Promotion, Purpose, Readmission, Refusal, Registry, Rules,
+        Target, TurnId, Want,
+    },
 };
 
 use crate::fake::Key;
@@ -33,11 +36,21 @@ impl Random {
 /// What is kept of an opening and of a session, for the sake of the test: a number that tells whose it is.
 type Tag = u64;
 
+type Retired = mcp_pool::registry::Retired<Key, Tag, Tag>;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
+    Queued,
     Opening,
     Arriving,
     Live,
+    Draining(Why, u64),
+}
+
+impl State {
+    fn has_slot(self) -> bool {
+        !matches!(self, State::Queued | State::Opening)
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -46,19 +59,34 @@ struct Entry {
     tag: Tag,
     key: Key,
     state: State,
+    /// Those who wait were not answered yet.
+    opening: bool,
     pins: usize,
     given: bool,
-    /// When it was got or released last.
+    patient: bool,
+    modest: bool,
+    turns: Vec<TurnId>,
+    /// In which step it was promoted, got or released last.
     used: usize,
+    /// At what time that was.
+    stamp: u64,
+    born: u64,
 }
 
 /// Everything in one list, looked through from the beginning each time.
 struct Model {
-    capacity: usize,
+    rules: Rules,
     entries: Vec<Entry>,
     /// Fingerprint and binding.
     bindings: HashMap<(&'static str, &'static str), (u64, Binding)>,
-    now: usize,
+    notices: Vec<Notice>,
+    step: usize,
+    now: u64,
+}
+
+fn of_server(key: &Key) -> impl Fn(&&Entry) -> bool + use<> {
+    let (domain, server) = (key.domain, key.server);
+    move |entry| entry.key.domain == domain && entry.key.server == server
 }
 
 impl Model {
@@ -66,47 +94,154 @@ impl Model {
         self.entries.iter_mut().find(|entry| entry.id == id)
     }
 
+    fn current(&mut self, key: &Key) -> Option<&mut Entry> {
+        let drains = |entry: &Entry| matches!(entry.state, State::Draining(..));
+        self.entries
+            .iter_mut()
+            .find(|e| e.key == *key && !drains(e))
+    }
+
+    fn count(&self, what: impl Fn(&&Entry) -> bool) -> usize {
+        self.entries.iter().filter(what).count()
+    }
+
     fn live(&self) -> usize {
-        let live = |entry: &&Entry| entry.state != State::Opening;
-        self.entries.iter().filter(live).count()
+        self.count(|entry| entry.state.has_slot())
     }
 
     fn idle(&self) -> Vec<&Entry> {
-        let idle = |entry: &&Entry| entry.state != State::Opening && entry.pins == 0;
+        let idle = |entry: &&Entry| entry.state.has_slot() && entry.pins == 0;
         let mut idle: Vec<_> = self.entries.iter().filter(idle).collect();
         idle.sort_by_key(|entry| entry.used);
         idle
     }
 
-    fn full(&self) -> Full {
-        Full {
-            capacity: self.capacity,
+    fn full(&self) -> Refusal {
+        Refusal::Full(Full {
+            capacity: self.rules.capacity,
             busy: self.live() - self.idle().len(),
+        })
+    }
+
+    fn live_of(&self, key: &Key) -> usize {
+        let server = of_server(key);
+        self.count(|entry| server(entry) && entry.state.has_slot())
+    }
+
+    fn idle_of(&self, key: &Key) -> Option<SessionId> {
+        let server = of_server(key);
+        let idle = self.idle().into_iter().find(|entry| server(entry));
+        idle.map(|entry| entry.id)
+    }
+
+    fn has_room(&self, key: &Key) -> Result<(), Refusal> {
+        let live = self.live_of(key);
+        if let Some(most) = self.rules.sessions_per_server {
+            if live >= most && self.idle_of(key).is_none() {
+                let (capacity, busy) = (most, live);
+                return Err(Refusal::ServerFull(Full { capacity, busy }));
+            }
+        }
+        if self.live() < self.rules.capacity || !self.idle().is_empty() {
+            return Ok(());
+        }
+        Err(self.full())
+    }
+
+    fn has_free_slot(&self, key: &Key) -> bool {
+        let most = self.rules.sessions_per_server;
+        self.live() < self.rules.capacity && most.is_none_or(|most| self.live_of(key) < most)
+    }
+
+    /// Needs a slot, or will.
+    fn claims(entry: &Entry) -> bool {
+        entry.state == State::Opening || (entry.state.has_slot() && entry.pins > 0)
+    }
+
+    fn has_unclaimed_slot(&self) -> bool {
+        self.count(|entry| Self::claims(entry)) < self.rules.capacity
+    }
+
+    fn server_has_unclaimed(&self, key: &Key) -> bool {
+        let server = of_server(key);
+        let claims = self.count(|entry| server(entry) && Self::claims(entry));
+        let most = self.rules.sessions_per_server;
+        most.is_none_or(|most| claims < most)
+    }
+
+    fn would_overtake(&self, key: &Key) -> bool {
+        let server = of_server(key);
+        let mut queued = self.entries.iter().filter(|e| e.state == State::Queued);
+        queued.any(|e| server(&e) || self.server_has_unclaimed(&e.key))
+    }
+
+    /// The first of those who wait whom an unclaimed slot can serve, until there is none.
+    fn serve(&mut self) {
+        while self.has_unclaimed_slot() {
+            let servable =
+                |e: &&Entry| e.state == State::Queued && self.server_has_unclaimed(&e.key);
+            let first = self.entries.iter().filter(servable).map(|e| e.id).min();
+            let Some(id) = first else { return };
+            self.find(id).expect("it was found").state = State::Opening;
+            self.notices.push(Notice::Open(id));
         }
     }
 
-    fn has_room(&self) -> bool {
-        self.live() < self.capacity || !self.idle().is_empty()
+    fn has_place(&self, pins: usize) -> bool {
+        self.rules.calls_per_session.is_none_or(|most| pins < most)
     }
 
     /// Takes out whatever is meant, and says what should come out of the registry for it.
-    fn take(&mut self, meant: impl Fn(&Entry) -> bool) -> Vec<Retired<Tag, Tag>> {
+    fn take(&mut self, why: Why, meant: impl Fn(&Entry) -> bool) -> Vec<Retired> {
         let (gone, kept) = self.entries.drain(..).partition(|entry| meant(entry));
         self.entries = kept;
         let gone: Vec<Entry> = gone;
+        for entry in &gone {
+            let lost = |turn: &TurnId| Notice::Lost(*turn, entry.id, why);
+            self.notices.extend(entry.turns.iter().map(lost));
+        }
         gone.into_iter()
             .map(|entry| Retired {
                 id: entry.id,
-                opening: (entry.state != State::Live).then_some(entry.tag),
-                session: (entry.state != State::Opening).then_some(entry.tag),
+                key: entry.key,
+                why,
+                opening: entry.opening.then_some(entry.tag),
+                session: entry.state.has_slot().then_some(entry.tag),
             })
             .collect()
     }
+
+    /// From now on no call begins on it.
+    fn let_drain(&mut self, id: SessionId, why: Why, deadline: u64) {
+        let entry = self.find(id).expect("it is there");
+        match entry.state {
+            State::Draining(_, sooner) if sooner <= deadline => return,
+            _ => entry.state = State::Draining(why, deadline),
+        }
+        let turns = std::mem::take(&mut entry.turns);
+        let lost = |turn| Notice::Lost(turn, id, why);
+        self.notices.extend(turns.into_iter().map(lost));
+    }
 }
 
-fn sorted(mut retired: Vec<Retired<Tag, Tag>>) -> Vec<Retired<Tag, Tag>> {
+fn sorted(mut retired: Vec<Retired>) -> Vec<Retired> {
     retired.sort_by_key(|retired| retired.id);
     retired
+}
+
+/// What is to be opened in order, and the rest in the order of the turns.
+fn sorted_notices(notices: Vec<Notice>) -> (Vec<Notice>, Vec<Notice>) {
+    let opens = |notice: &Notice| matches!(notice, Notice::Open(_));
+    let (opens, mut rest): (Vec<_>, Vec<_>) = notices.into_iter().partition(opens);
+    rest.sort_by_key(|notice| match notice {
+        Notice::Turn(turn, _) | Notice::Lost(turn, ..) => Some(*turn),
+        Notice::Open(_) => None,
+    });
+    (opens, rest)
+}
+
+fn at(nanos: u64) -> Timestamp {
+    Timestamp::from_nanos(nanos)
 }
 
 const DOMAINS: [&str; 2] = ["deployment", "personal"];
@@ -122,25 +257,37 @@ struct History {
     /// Bindings that were ever had.
     had: Vec<Binding>,
     pins: Vec<SessionId>,
+    turns: Vec<TurnId>,
     next_tag: Tag,
 }
 
 impl History {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let capacity = [0, 1, 1, 2, 2, 3, 4, 5][random.below(8)];
+        let rules = Rules {
+            capacity: [0, 1, 1, 2, 2, 3, 4, 5][random.below(8)],
+            sessions_per_server: [None, None, Some(1), Some(2)][random.below(4)],
+            calls_per_session: [None, None, Some(1), Some(2)][random.below(4)],
+            idle_ttl: [None, Some(Duration::from_nanos(20))][random.below(2)],
+            max_lifetime: [None, Some(Duration::from_nanos(60))][random.below(2)],
+        };
+        let mut registry = Registry::new(rules);
+        registry.observe();
         Self {
             random,
-            registry: Registry::new(capacity),
+            registry,
             model: Model {
-                capacity,
+                rules,
                 entries: Vec::new(),
                 bindings: HashMap::new(),
+                notices: Vec::new(),
+                step: 0,
                 now: 0,
             },
             ids: Vec::new(),
             had: Vec::new(),
             pins: Vec::new(),
+            turns: Vec::new(),
             next_tag: 0,
         }
     }
@@ -163,22 +310,47 @@ impl History {
     }
 
     fn step(&mut self) {
-        self.model.now += 1;
-        match self.random.below(64) {
+        self.model.step += 1;
+        self.model.now += self.random.below(4) as u64;
+        match self.random.below(80) {
             0..=1 => self.ensure_binding(),
             2 => self.reconcile(),
             3 => self.close(),
             4..=5 => self.evict(),
-            6..=22 => self.admit(),
-            23..=26 => self.pin(),
-            27..=42 => self.leave(),
-            43 => self.readmit(),
-            44..=45 => self.fail(),
-            46..=54 => self.promote(),
-            55..=61 => self.arrived(),
-            _ => self.give(),
+            6..=30 => self.admit(),
+            31..=34 => self.begin(),
+            35..=54 => self.leave(),
+            55..=56 => self.readmit(),
+            57..=58 => self.fail(),
+            59..=66 => self.promote(),
+            67..=73 => self.arrived(),
+            74 => self.give(),
+            75 => self.drain(),
+            76..=77 => self.expire(),
+            78 => self.cancel_turn(),
+            _ => self.lose_patience(),
         }
+        self.model.serve();
+        self.hear();
         self.agree();
+    }
+
+    /// Those who waited hear what they should.
+    fn hear(&mut self) {
+        let notices: Vec<_> = std::iter::from_fn(|| self.registry.next_notice()).collect();
+        for notice in &notices {
+            match notice {
+                Notice::Turn(turn, id) => {
+                    self.turns.retain(|waits| waits != turn);
+                    self.pins.push(*id);
+                }
+                Notice::Lost(turn, ..) => self.turns.retain(|waits| waits != turn),
+                Notice::Open(_) => {}
+            }
+        }
+        let expected = std::mem::take(&mut self.model.notices);
+        assert_eq!(sorted_notices(notices), sorted_notices(expected));
+        while self.registry.next_event().is_some() {}
     }
 
     /// What can be seen of the registry at any time.
@@ -187,9 +359,18 @@ impl History {
             registry, model, ..
         } = self;
         assert_eq!(registry.live(), model.live());
-        assert!(registry.live() <= model.capacity);
+        assert!(registry.live() <= model.rules.capacity);
         assert_eq!(registry.busy(), model.live() - model.idle().len());
-        assert_eq!(registry.opening(), model.entries.len() - model.live());
+        let waiting = model.count(|entry| entry.state == State::Queued);
+        assert_eq!(registry.waiting(), waiting);
+        assert_eq!(
+            registry.opening(),
+            model.entries.len() - model.live() - waiting
+        );
+        let draining = model.count(|entry| matches!(entry.state, State::Draining(..)));
+        assert_eq!(registry.draining(), draining);
+        assert_eq!(registry.queued_calls(), self.turns.len());
+        assert_eq!(registry.timeout().map(Timestamp::as_nanos), self.timeout());
         for domain in DOMAINS {
             for server in SERVERS {
                 let bound = model.bindings.get(&(domain, server)).map(|bound| bound.1);
@@ -199,17 +380,30 @@ impl History {
         for id in &self.ids {
             let entry = model.entries.iter().find(|entry| entry.id == *id);
             let state = entry.map(|entry| entry.state);
-            assert_eq!(
-                registry.is_live(*id),
-                matches!(state, Some(State::Arriving | State::Live))
-            );
+            assert_eq!(registry.is_live(*id), state.is_some_and(State::has_slot));
             assert_eq!(
                 registry.opening_of(*id).copied(),
-                entry
-                    .filter(|entry| entry.state != State::Live)
-                    .map(|entry| entry.tag)
+                entry.filter(|entry| entry.opening).map(|entry| entry.tag)
             );
         }
+    }
+
+    fn timeout(&self) -> Option<u64> {
+        let Model { rules, entries, .. } = &self.model;
+        let nanos = |limit: Duration| limit.as_nanos() as u64;
+        let mut times = Vec::new();
+        for entry in entries {
+            match entry.state {
+                State::Draining(_, deadline) => times.push(deadline),
+                State::Arriving | State::Live => {
+                    times.extend(rules.max_lifetime.map(|most| entry.born + nanos(most)));
+                    let idle = rules.idle_ttl.filter(|_| entry.pins == 0);
+                    times.extend(idle.map(|most| entry.stamp + nanos(most)));
+                }
+                State::Queued | State::Opening => {}
+            }
+        }
+        times.into_iter().min().filter(|time| *time < u64::MAX)
     }
 
     fn ensure_binding(&mut self) {
@@ -223,7 +417,7 @@ impl History {
     }
 
     /// The model's side of a binding.
-    fn bind(&mut self, key: &Key, fingerprint: u64, binding: Binding) -> Vec<Retired<Tag, Tag>> {
+    fn bind(&mut self, key: &Key, fingerprint: u64, binding: Binding) -> Vec<Retired> {
         let known = self.model.bindings.get(&(key.domain, key.server)).copied();
         if let Some((old, same)) = known {
             if old == fingerprint {
@@ -239,8 +433,8 @@ impl History {
         self.model
             .bindings
             .insert((key.domain, key.server), (fingerprint, binding));
-        self.model
-            .take(|entry| entry.key.domain == key.domain && entry.key.server == key.server)
+        let meant = of_server(key);
+        self.model.take(Why::Rebound, |entry| meant(&entry))
     }
 
     fn reconcile(&mut self) {
@@ -270,7 +464,7 @@ impl History {
             assert_eq!(changes.removed.contains(&server), gone);
             if gone {
                 let meant = |e: &Entry| e.key.domain == domain && e.key.server == server;
-                expected.extend(self.model.take(meant));
+                expected.extend(self.model.take(Why::Rebound, meant));
             }
         }
         assert_eq!(sorted(retired), sorted(expected));
@@ -287,55 +481,116 @@ impl History {
         };
         self.next_tag += 1;
         let tag = self.next_tag;
-        let admission = self.registry.admit(&key, binding, |_| tag);
-        let now = self.model.now;
-        let has_room = self.model.has_room();
-        let full = self.model.full();
-        let known = self.model.entries.iter_mut().find(|e| e.key == key);
-        match (current == Some(binding), known) {
-            (false, _) => assert_eq!(admission, Err(Refusal::Stale)),
-            (true, Some(entry)) if entry.state == State::Live => {
-                assert_eq!(admission, Ok(Admission::Live(entry.id)));
-                entry.used = now;
-            }
-            (true, Some(entry)) => {
-                assert_eq!(admission, Ok(Admission::Joined(entry.id)));
-                entry.pins += 1;
-                self.pins.push(entry.id);
-            }
-            (true, None) if !has_room => assert_eq!(admission, Err(Refusal::Full(full))),
-            (true, None) => {
-                let Ok(Admission::Started(id)) = admission else {
-                    panic!("{admission:?} where a creation was to begin");
-                };
-                assert!(
-                    self.ids.iter().all(|old| *old < id),
-                    "ids are not used again"
-                );
-                self.ids.push(id);
-                self.pins.push(id);
-                self.model.entries.push(Entry {
-                    id,
-                    tag,
-                    key,
-                    state: State::Opening,
-                    pins: 1,
-                    given: false,
-                    used: now,
-                });
-            }
+        let want = Want {
+            purpose: *self.random.one_of(&[
+                Purpose::Call,
+                Purpose::Call,
+                Purpose::Call,
+                Purpose::Look,
+                Purpose::WarmUp,
+            ]),
+            patient: self.random.below(2) == 0,
+        };
+        let (step, now) = (self.model.step, self.model.now);
+        let admission = self.registry.admit(at(now), &key, binding, want, |_| tag);
+        if current != Some(binding) {
+            return assert_eq!(admission, Err(Refusal::Stale));
         }
+        let calls = want.purpose == Purpose::Call;
+        let most = self.model.rules.calls_per_session;
+        let refusal = self.model.has_room(&key).err();
+        let refusal_or_full = refusal.unwrap_or_else(|| self.model.full());
+        if let Some(entry) = self.model.current(&key) {
+            let id = entry.id;
+            if entry.state == State::Queued && !want.patient {
+                assert_eq!(admission, Err(refusal_or_full));
+            } else if calls && most.is_some_and(|most| entry.pins >= most) {
+                if !want.patient {
+                    let calls = entry.pins;
+                    return assert_eq!(admission, Err(Refusal::Saturated { calls }));
+                }
+                let Ok(Admission::Turn(turn, of)) = admission else {
+                    panic!("{admission:?} where a turn was to be waited for");
+                };
+                assert_eq!(of, id);
+                entry.turns.push(turn);
+                self.turns.push(turn);
+            } else if entry.state == State::Live {
+                assert_eq!(admission, Ok(Admission::Live(id)));
+                if want.purpose != Purpose::WarmUp {
+                    (entry.used, entry.stamp) = (step, now);
+                }
+                if calls {
+                    entry.pins += 1;
+                    self.pins.push(id);
+                }
+            } else {
+                assert_eq!(admission, Ok(Admission::Joined(id)));
+                entry.pins += 1;
+                (entry.used, entry.stamp) = (step, now);
+                entry.patient &= want.patient;
+                entry.modest &= want.purpose == Purpose::WarmUp;
+                self.pins.push(id);
+            }
+            return;
+        }
+        let model = &mut self.model;
+        let overtakes = model.would_overtake(&key);
+        let unclaimed = model.has_unclaimed_slot() && model.server_has_unclaimed(&key);
+        let state = if want.patient && (overtakes || !unclaimed) {
+            State::Queued
+        } else {
+            let immodest = want.purpose != Purpose::WarmUp || model.has_free_slot(&key);
+            if refusal.is_some() || overtakes || !immodest {
+                return assert_eq!(admission, Err(refusal_or_full));
+            }
+            State::Opening
+        };
+        let id = match (admission, state) {
+            (Ok(Admission::Started(id)), State::Opening) => id,
+            (Ok(Admission::Queued(id)), State::Queued) => id,
+            other => panic!("{other:?}"),
+        };
+        assert!(
+            self.ids.iter().all(|old| *old < id),
+            "ids are not used again"
+        );
+        self.ids.push(id);
+        self.pins.push(id);
+        model.entries.push(Entry {
+            id,
+            tag,
+            key,
+            state,
+            opening: true,
+            pins: 1,
+            given: false,
+            patient: want.patient,
+            modest: want.purpose == Purpose::WarmUp,
+            turns: Vec::new(),
+            used: step,
+            stamp: now,
+            born: now,
+        });
     }
 
-    fn pin(&mut self) {
+    fn begin(&mut self) {
         let Some(id) = self.id() else { return };
+        let (step, now) = (self.model.step, self.model.now);
+        let begin = self.registry.begin(at(now), id);
+        let most = self.model.rules.calls_per_session;
         let entry = self.model.find(id);
-        let entry = entry.filter(|entry| entry.state != State::Opening);
-        assert_eq!(self.registry.pin(id), entry.is_some());
-        if let Some(entry) = entry {
-            entry.pins += 1;
-            self.pins.push(id);
+        let open = |e: &&mut Entry| matches!(e.state, State::Arriving | State::Live);
+        let Some(entry) = entry.filter(open) else {
+            return assert_eq!(begin, Begin::Detached);
+        };
+        if most.is_some_and(|most| entry.pins >= most) {
+            return assert_eq!(begin, Begin::Saturated(entry.pins));
         }
+        assert_eq!(begin, Begin::Begun);
+        entry.pins += 1;
+        (entry.used, entry.stamp) = (step, now);
+        self.pins.push(id);
     }
 
     /// The end of a call or of a wait, be its session still there or not.
@@ -345,78 +600,116 @@ impl History {
         }
         let which = self.random.below(self.pins.len());
         let id = self.pins.swap_remove(which);
-        let now = self.model.now;
-        let retired = self.registry.leave(id);
+        let (step, now) = (self.model.step, self.model.now);
+        let retired = self.registry.leave(at(now), id);
         let Some(entry) = self.model.find(id) else {
             return assert_eq!(retired, None);
         };
         entry.pins -= 1;
-        if entry.pins == 0 {
-            entry.used = now;
+        (entry.used, entry.stamp) = (step, now);
+        let (mut pins, waiting) = (entry.pins, entry.turns.clone());
+        let mut given = 0;
+        while given < waiting.len() && self.model.has_place(pins) {
+            self.model.notices.push(Notice::Turn(waiting[given], id));
+            given += 1;
+            pins += 1;
         }
-        let abandoned = entry.pins == 0 && entry.state == State::Opening;
-        let expected = self.model.take(|entry| abandoned && entry.id == id).pop();
+        let entry = self.model.find(id).expect("it was found");
+        entry.pins = pins;
+        entry.turns.drain(..given);
+        let why = match entry.state {
+            _ if pins > 0 => None,
+            State::Queued | State::Opening => Some(Why::Abandoned),
+            State::Draining(why, _) => Some(why),
+            State::Arriving | State::Live => None,
+        };
+        let expected = why.and_then(|why| self.model.take(why, |entry| entry.id == id).pop());
         assert_eq!(retired, expected);
     }
 
     fn readmit(&mut self) {
         let Some(id) = self.id() else { return };
         let readmitted = self.registry.readmit(id);
-        let (has_room, full) = (self.model.has_room(), self.model.full());
-        match self.model.find(id).map(|entry| (entry.state, entry.tag)) {
-            Some((State::Opening, _)) if has_room => assert_eq!(readmitted, Some(Ok(()))),
-            Some((State::Opening, tag)) => {
-                assert_eq!(readmitted, Some(Err((full, tag))));
-                self.model.take(|entry| entry.id == id);
+        let entry = self.model.find(id).cloned();
+        let Some(entry) = entry.filter(|entry| !entry.state.has_slot()) else {
+            return assert_eq!(readmitted, Readmission::Gone);
+        };
+        if entry.state == State::Queued {
+            return assert_eq!(readmitted, Readmission::Queued);
+        }
+        match self.model.has_room(&entry.key) {
+            Ok(()) => assert_eq!(readmitted, Readmission::Open),
+            Err(_) if entry.patient => {
+                assert_eq!(readmitted, Readmission::Queued);
+                self.model.find(id).expect("it was found").state = State::Queued;
             }
-            _ => assert_eq!(readmitted, None),
+            Err(refusal) => {
+                assert_eq!(readmitted, Readmission::Full(refusal, entry.tag));
+                self.model.take(Why::NoSlot, |entry| entry.id == id);
+            }
         }
     }
 
     fn fail(&mut self) {
         let Some(id) = self.id() else { return };
-        let opening = |entry: &Entry| entry.id == id && entry.state == State::Opening;
-        let expected = self.model.take(opening).pop();
+        let opening = |entry: &Entry| entry.id == id && !entry.state.has_slot();
+        let expected = self.model.take(Why::Failed, opening).pop();
         let expected = expected.and_then(|retired| retired.opening);
         assert_eq!(self.registry.fail(id), expected);
     }
 
     fn promote(&mut self) {
         let Some(id) = self.id() else { return };
+        let (step, now) = (self.model.step, self.model.now);
         let entry = self.model.find(id).cloned();
-        let Some(entry) = entry.filter(|entry| entry.state == State::Opening) else {
+        let Some(entry) = entry.filter(|entry| !entry.state.has_slot()) else {
             let session = 0;
-            let promotion = self.registry.promote(id, session);
+            let promotion = self.registry.promote(at(now), id, session);
             return assert_eq!(promotion, Promotion::Gone { session });
         };
-        let promotion = self.registry.promote(id, entry.tag);
-        let full = self.model.full();
-        if !self.model.has_room() {
-            self.model.take(|entry| entry.id == id);
+        let promotion = self.registry.promote(at(now), id, entry.tag);
+        let mut room = self.model.has_room(&entry.key);
+        if entry.modest && !self.model.has_free_slot(&entry.key) {
+            room = Err(self.model.full());
+        }
+        if let Err(refusal) = room {
+            self.model.take(Why::NoSlot, |entry| entry.id == id);
             let (opening, session) = (entry.tag, entry.tag);
             let expected = Promotion::Full {
-                full,
+                refusal,
                 opening,
                 session,
             };
             return assert_eq!(promotion, expected);
         }
-        let mut victim = None;
-        if self.model.live() == self.model.capacity {
-            let oldest = self.model.idle()[0].id;
-            victim = self.model.take(|entry| entry.id == oldest).pop();
+        let mut oldest = None;
+        let most = self.model.rules.sessions_per_server;
+        if most.is_some_and(|most| self.model.live_of(&entry.key) == most) {
+            oldest = self.model.idle_of(&entry.key);
+        } else if self.model.live() == self.model.rules.capacity {
+            oldest = Some(self.model.idle()[0].id);
         }
+        let victim = oldest.and_then(|oldest| {
+            let taken = self.model.take(Why::Displaced, |entry| entry.id == oldest);
+            taken.into_iter().next()
+        });
         assert_eq!(promotion, Promotion::Promoted { victim });
-        self.model.find(id).expect("it is there").state = State::Arriving;
+        let entry = self.model.find(id).expect("it is there");
+        entry.state = State::Arriving;
+        (entry.used, entry.stamp, entry.born) = (step, now, now);
     }
 
     fn arrived(&mut self) {
         let Some(id) = self.id() else { return };
         let arriving = self.model.find(id);
-        let arriving = arriving.filter(|entry| entry.state == State::Arriving);
-        let expected = arriving.as_ref().map(|entry| entry.tag);
-        if let Some(entry) = arriving {
-            entry.state = State::Live;
+        let arriving = arriving.filter(|entry| entry.state.has_slot());
+        let mut expected = None;
+        if let Some(entry) = arriving.filter(|entry| entry.opening) {
+            entry.opening = false;
+            if entry.state == State::Arriving {
+                entry.state = State::Live;
+            }
+            expected = Some(entry.tag);
         }
         assert_eq!(self.registry.arrived(id), expected);
     }
@@ -428,58 +721,166 @@ impl History {
             .give(id)
             .map(|(session, first)| (*session, first));
         let entry = self.model.find(id);
-        let entry = entry.filter(|entry| entry.state != State::Opening);
+        let entry = entry.filter(|entry| entry.state.has_slot());
         let expected = entry.map(|entry| (entry.tag, !std::mem::replace(&mut entry.given, true)));
         assert_eq!(given, expected);
     }
 
     fn evict(&mut self) {
         let Some(id) = self.id() else { return };
-        let meant = |entry: &Entry| entry.id == id && entry.state != State::Opening;
-        let expected = self.model.take(meant).pop();
+        let meant = |entry: &Entry| entry.id == id && entry.state.has_slot();
+        let expected = self.model.take(Why::Dead, meant).pop();
         assert_eq!(self.registry.evict(id), expected);
     }
 
-    fn close(&mut self) {
-        let key = self.key();
-        let id = self.id();
-        let (retired, expected) = match self.random.below(8) {
-            0 => (self.registry.close(Target::All), self.model.take(|_| true)),
-            1 => (
-                self.registry.close(Target::Domain(&key.domain)),
-                self.model.take(|entry| entry.key.domain == key.domain),
-            ),
-            2..=3 => (
-                self.registry
-                    .close(Target::Server(&key.domain, &key.server)),
-                self.model
-                    .take(|entry| entry.key.domain == key.domain && entry.key.server == key.server),
-            ),
-            4..=5 => (
-                self.registry.close(Target::Scope(&key.domain, &key.scope)),
-                self.model
-                    .take(|entry| entry.key.domain == key.domain && entry.key.scope == key.scope),
-            ),
-            6 => (
-                self.registry.close(Target::Session(&key)),
-                self.model.take(|entry| entry.key == key),
-            ),
-            _ => {
-                let Some(id) = id else { return };
-                (
-                    self.registry.close(Target::SessionIfCurrent(&key, id)),
-                    self.model.take(|entry| entry.key == key && entry.id == id),
-                )
-            }
+    fn cancel_turn(&mut self) {
+        if self.turns.is_empty() {
+            return;
+        }
+        let which = self.random.below(self.turns.len());
+        let turn = self.turns.swap_remove(which);
+        assert!(self.registry.cancel_turn(turn));
+        assert!(!self.registry.cancel_turn(turn));
+        for entry in &mut self.model.entries {
+            entry.turns.retain(|waits| *waits != turn);
+        }
+    }
+
+    fn lose_patience(&mut self) {
+        let Some(id) = self.id() else { return };
+        let refused = self.registry.lose_patience(id);
+        let entry = self.model.find(id);
+        let Some(entry) = entry.filter(|entry| !entry.state.has_slot()) else {
+            return assert_eq!(refused, None);
         };
+        if entry.state == State::Opening {
+            entry.patient = false;
+            return assert_eq!(refused, None);
+        }
+        let key = entry.key.clone();
+        let refusal = self.model.has_room(&key).err();
+        let refusal = refusal.unwrap_or_else(|| self.model.full());
+        assert_eq!(refused, Some(refusal));
+    }
+
+    /// A random target, and what it means.
+    fn target(&mut self) -> (Key, Option<SessionId>, usize) {
+        (self.key(), self.id(), self.random.below(8))
+    }
+
+    fn close(&mut self) {
+        let (key, id, kind) = self.target();
+        let Some((target, meant)) = target_of(&key, id, kind) else {
+            return;
+        };
+        let retired = self.registry.close(target);
+        let expected = self.model.take(Why::Closed, meant);
+        assert_eq!(sorted(retired), sorted(expected));
+    }
+
+    fn drain(&mut self) {
+        let (key, id, kind) = self.target();
+        let Some((target, meant)) = target_of(&key, id, kind) else {
+            return;
+        };
+        let now = self.model.now;
+        let deadline = [now + 5, now + 30, u64::MAX][self.random.below(3)];
+        let (retired, mut draining) = self.registry.drain(at(now), target, at(deadline));
+        let busy = |entry: &Entry| entry.pins > 0 && !entry.opening;
+        let expected = self
+            .model
+            .take(Why::Drained, |entry| meant(entry) && !busy(entry));
+        assert_eq!(sorted(retired), sorted(expected));
+        let entries = self.model.entries.iter().filter(|entry| meant(entry));
+        let mut expected: Vec<_> = entries.map(|entry| entry.id).collect();
+        expected.sort();
+        draining.sort();
+        assert_eq!(draining, expected);
+        for id in expected {
+            self.model.let_drain(id, Why::Drained, deadline);
+        }
+    }
+
+    fn expire(&mut self) {
+        let now = self.model.now;
+        let retired = self.registry.expire(at(now));
+        let rules = self.model.rules;
+        let over = move |since: u64, limit: Option<Duration>| {
+            limit.is_some_and(|limit| since + limit.as_nanos() as u64 <= now)
+        };
+        let idle = |e: &Entry| e.state.has_slot() && e.pins == 0;
+        let mut expected = self.model.take(Why::IdleTooLong, |entry| {
+            idle(entry) && over(entry.stamp, rules.idle_ttl)
+        });
+        expected.extend(self.model.take(Why::LifetimeOver, |entry| {
+            idle(entry) && over(entry.born, rules.max_lifetime)
+        }));
+        let old = |entry: &&Entry| {
+            matches!(entry.state, State::Arriving | State::Live)
+                && over(entry.born, rules.max_lifetime)
+        };
+        let old: Vec<_> = self
+            .model
+            .entries
+            .iter()
+            .filter(old)
+            .map(|e| e.id)
+            .collect();
+        for id in old {
+            self.model.let_drain(id, Why::LifetimeOver, u64::MAX);
+        }
+        for why in [Why::Drained, Why::LifetimeOver] {
+            expected.extend(self.model.take(
+                why,
+                |entry| matches!(entry.state, State::Draining(w, at) if w == why && at <= now),
+            ));
+        }
         assert_eq!(sorted(retired), sorted(expected));
     }
 }
 
+type Meant = Box<dyn Fn(&Entry) -> bool>;
+
+fn target_of(key: &Key, id: Option<SessionId>, kind: usize) -> Option<(Target<'_, Key>, Meant)> {
+    let Key {
+        domain,
+        server,
+        scope,
+    } = *key;
+    let key_of_entry = key.clone();
+    let of_domain = move |entry: &Entry| entry.key.domain == domain;
+    Some(match kind {
+        0 => (Target::All, Box::new(|_| true)),
+        1 => (Target::Domain(&key.domain), Box::new(of_domain)),
+        2..=3 => (
+            Target::Server(&key.domain, &key.server),
+            Box::new(move |entry| of_domain(entry) && entry.key.server == server),
+        ),
+        4..=5 => (
+            Target::Scope(&key.domain, &key.scope),
+            Box::new(move |entry| of_domain(entry) && entry.key.scope == scope),
+        ),
+        6 => (
+            Target::Session(key),
+            Box::new(move |entry| entry.key == key_of_entry),
+        ),
+        _ => {
+            let id = id?;
+            let drains = |entry: &Entry| matches!(entry.state, State::Draining(..));
+            (
+                Target::SessionIfCurrent(key, id),
+                Box::new(move |entry| {
+                    entry.key == key_of_entry && entry.id == id && !drains(entry)
+                }),
+            )
+        }
+    })
+}
+
 #[test]
 fn the_registry_does_what_the_model_does_over_random_histories() {
-    let mut happened = [0; 12];
-    for seed in 0..200 {
+    let mut happened = [0; 17];
+    for seed in 0..400 {
         let mut history = History::new(seed);
         for _ in 0..1_000 {
             history.step();
@@ -498,6 +899,11 @@ fn the_registry_does_what_the_model_does_over_random_histories() {
             tally.evicted,
             tally.closed,
             tally.rebound,
+            tally.saturated,
+            tally.waited,
+            tally.idle_too_long,
+            tally.lifetime_over,
+            tally.drained,
         ];
         for (sum, count) in happened.iter_mut().zip(counts) {
             *sum += count;
