@@ -60,6 +60,7 @@
 
 mod binding;
 mod closing;
+mod desk;
 mod event;
 mod key;
 mod lease;
@@ -72,6 +73,7 @@ mod time;
 
 pub use binding::{Binding, Changes, Fingerprint};
 pub use closing::Closing;
+pub use desk::{Action, Desk, Refused, Ticket};
 pub use event::{Counters, Event, SessionStatus, Snapshot, Stage, Why};
 pub use key::{Key, Part, PoolKey, SessionId};
 pub use lease::{BeginError, Detached, Handle, Lease};

@@ -1,6 +1,9 @@
 //! Everything at once, from several threads.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use mcp_pool::{AcquireError, Limits};
 
@@ -14,12 +17,34 @@ const SCOPES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 /// Acquires, calls, cancels, closes, evicts and rebinds from eight tasks on four threads, and then looks at what is left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn nothing_is_left_open_pinned_or_running_after_a_storm_of_everything() {
-    let (pool, _) = pool_with(Limits {
+    storm(Limits {
         capacity: 3,
         openings: 2,
         closings: 2,
         ..Limits::default()
-    });
+    })
+    .await;
+}
+
+/// The same with every limit set, so tightly that each is met.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn nothing_is_left_open_pinned_waiting_or_running_after_a_storm_within_tight_limits() {
+    storm(Limits {
+        capacity: 3,
+        openings: 2,
+        closings: 2,
+        sessions_per_server: Some(2),
+        calls_per_session: Some(1),
+        wait: Some(Duration::from_secs(60)),
+        idle_ttl: Some(Duration::from_micros(200)),
+        max_lifetime: Some(Duration::from_millis(1)),
+        ..Limits::default()
+    })
+    .await;
+}
+
+async fn storm(limits: Limits) {
+    let (pool, _) = pool_with(limits);
     let opened = Arc::new(Mutex::new(Vec::new()));
     let tasks: Vec<_> = (0..8)
         .map(|seed| {
@@ -31,6 +56,7 @@ async fn nothing_is_left_open_pinned_or_running_after_a_storm_of_everything() {
                     match random.below(20) {
                         0 => pool.close_scope(&"deployment", &scope).await,
                         1 => drop(pool.close_all()),
+                        3 => drop(pool.drain_all(Duration::from_millis(1))),
                         2 => {
                             let fingerprint = random.below(2) as u64;
                             pool.ensure_binding(&"deployment", &"server", fingerprint);
@@ -81,6 +107,11 @@ async fn nothing_is_left_open_pinned_or_running_after_a_storm_of_everything() {
         task.await.unwrap();
     }
     let counters = pool.counters();
+    assert_eq!(
+        (counters.waiting, counters.queued_calls),
+        (0, 0),
+        "{counters:?}"
+    );
     assert_eq!(counters.busy, 0, "{counters:?}");
     pool.shutdown().await;
     let counters = pool.counters();
