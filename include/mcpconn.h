@@ -6,6 +6,14 @@
  * and may mix them: mcpconn_client_wait() in a program without a loop, mcpconn_client_next_event() or
  * mcpconn_client_dispatch() in one that polls mcpconn_client_fd().
  *
+ * A server is a program or URL with a name; a domain is whose servers they are, such as a user's or tenant's, and a host
+ * that has only one calls it "deployment"; a scope is a conversation or thread, whose calls share a session with each
+ * server apart from all other scopes; the home session of a server is the one of calls without a scope.
+ *
+ * The usual order: mcpconn_client_new(), mcpconn_client_configure(), mcpconn_client_call_tool(), then until the call's
+ * event came mcpconn_client_wait(), mcpconn_client_next_event() and mcpconn_event_free(), and at the end
+ * mcpconn_client_free().
+ *
  * Threads    [any]: any thread at any time, also from inside a callback. [one]: one thread at a time, else
  *            MCPCONN_ERR_BUSY. Only mcpconn_client_wait() and mcpconn_client_free() block. Callbacks run inside
  *            mcpconn_client_dispatch() alone, on its thread.
@@ -13,7 +21,8 @@
  *            free(); a mcpconn_str got from a handle lives as long as the handle. What a function is given is only
  *            read during the call. Every _free takes NULL.
  * Errors     A function that can fail returns a mcpconn_status and, through err if that is not NULL, a mcpconn_error.
- *            Outputs are written on success only, err on failure only: begin with NULL.
+ *            Outputs are written on success only, err on failure only: begin with NULL, and look at err in a statement
+ *            after the call, for the arguments of one expression are evaluated in any order.
  * Signals    Neither threads of the library nor its writes ever raise or take a signal of the host; SIGCHLD is not
  *            touched. A child process that it starts has a session of its own and default signals.
  * Fork       In a forked child every call with a client of the parent fails with MCPCONN_ERR_FORKED, but for
@@ -28,7 +37,7 @@
 
 
 
-// As a time in an option or a timeout: without end. 0 there means the default.
+// As a time: without end.
 #define MCPCONN_FOREVER UINT64_MAX
 
 // The values of a mcpconn_status.
@@ -67,9 +76,11 @@ typedef enum {
   MCPCONN_ERR_LOCAL = -14,
   // The handle was made before a fork, and this is the child.
   MCPCONN_ERR_FORKED = -15,
-  // A fault of this library; the handle only takes its _free any more.
+  // A fault of this library. Of an event: that call alone. Returned by a function: the handle only takes its _free
+  // any more.
   MCPCONN_ERR_INTERNAL = -16,
-  // The server is between two attempts to connect, and the next one lies beyond the call's deadline.
+  // The server is not tried now: the next attempt to connect lies beyond the call's deadline, or it did not answer
+  // the last calls and gets a minute's rest. mcpconn_error_next_try_in_ms() says when to come again.
   MCPCONN_ERR_WAITING = -17,
 } mcpconn_status_code;
 
@@ -186,7 +197,8 @@ typedef struct mcpconn_text mcpconn_text;
 
 // Text. Coming in, it is UTF-8 that is only read during the call; len is its length in bytes, or MCPCONN_NUL
 // for "up to its NUL"; ptr may be NULL if len is 0. Going out, it lives as long as the handle that it was got
-// from, ptr is never NULL, and there is no NUL behind it unless the function says so.
+// from, ptr is never NULL, and text for a person and names have a NUL behind them, so that ptr is a C string; JSON has
+// none, for it is the bytes that came.
 typedef struct {
   // The first byte.
   const char *ptr;
@@ -277,7 +289,7 @@ typedef struct {
 extern "C" {
 #endif // __cplusplus
 
-// [any] The text; it has a NUL behind it, so that ptr is a C string. Empty for NULL.
+// [any] The text; it has a NUL behind it. Empty for NULL.
 mcpconn_str mcpconn_text_str(const mcpconn_text *text);
 
 // [any] Frees it; NULL is fine.
@@ -290,7 +302,7 @@ mcpconn_status mcpconn_error_status(const mcpconn_error *error);
 int32_t mcpconn_error_outcome(const mcpconn_error *error);
 
 // [any] One line for a person: what was wrong, with its name, and what to do about it. It never holds a secret of
-// the configuration. Empty for NULL.
+// the configuration. It has a NUL behind it. Empty for NULL.
 mcpconn_str mcpconn_error_message(const mcpconn_error *error);
 
 // [any] The JSON-RPC error object that the server answered with, the bytes that came, for MCPCONN_ERR_SERVER; else
@@ -334,7 +346,8 @@ mcpconn_status mcpconn_client_configure(const mcpconn_client *client,
                                         mcpconn_error **err);
 
 // [any] A descriptor that is readable while an event waits: poll it for reading, and do nothing else with it. It is
-// the client's and is closed with it. A host that is told of edges only takes events until MCPCONN_EMPTY. -1 for NULL.
+// the client's and is closed with it. A host that is told of edges only takes events until MCPCONN_EMPTY. -1 for a client that cannot
+// be used, NULL among them.
 int mcpconn_client_fd(const mcpconn_client *client);
 
 // [one] Waits until an event is there, and does the client's input and output on this thread meanwhile. timeout_ms is
@@ -354,7 +367,8 @@ mcpconn_status mcpconn_client_next_event(const mcpconn_client *client,
                                          mcpconn_event **out);
 
 // [one] Takes up to max events (0: all that are there) and gives each to its listener, on this thread: to the call's
-// on_event, else to the client's, else to nobody. n, unless NULL, gets how many there were.
+// on_event, else to the client's, else to nobody. n, unless NULL, gets how many there were, also with
+// MCPCONN_ERR_CLOSED.
 //
 // MCPCONN_OK: at least one. MCPCONN_EMPTY: there was none. MCPCONN_ERR_CLOSED: the last event was taken before, or a
 // callback freed the client, which is gone now. MCPCONN_ERR_BUSY: another thread takes events, or this is called from
@@ -369,12 +383,15 @@ mcpconn_status mcpconn_client_dispatch(mcpconn_client *client,
 mcpconn_status mcpconn_client_close(const mcpconn_client *client,
                                     uint64_t timeout_ms);
 
-// Frees the client; NULL is fine. It closes first if that was not done, and blocks at most for the close timeout;
-// events that were not taken are dropped. No other call may be inside the client or come after, but events that were
+// Frees the client; NULL is fine. It closes first if that was not done, and blocks at most for the close_timeout_ms of
+// the client's options and half a second; what has not ended by then is cut, and events that were not taken are
+// dropped. No other call may be inside the client or come after, but events that were
 // taken stay valid. From inside a callback it returns at once: no event is given any more, and the client is gone
 // when the dispatch returns.
 //
-// In a forked child it blocks for nothing and leaves the parent's sessions and processes alone.
+// In a forked child it blocks for nothing and leaves the parent's sessions and processes alone. The child keeps the
+// descriptors that it inherited until it ends or calls exec: a child that lives on keeps the servers' standard input
+// open, so that the parent's close has to end them by a signal.
 void mcpconn_client_free(mcpconn_client *client);
 
 // [any] Makes a scope. domain is whose it is, and which set of servers it sees; empty is "deployment". An empty scope
@@ -395,10 +412,15 @@ void mcpconn_scope_free(mcpconn_scope *scope);
 
 // [any] Calls a tool. It returns at once; the call ends with exactly one MCPCONN_EVENT_RESULT or MCPCONN_EVENT_ERROR.
 //
-// scope: whose session is used; NULL is the home session, which all calls without a scope share. server: its name in
+// scope: whose session is used; NULL is the home session of the domain "deployment", which all calls without a scope
+// share. server: its name in
 // the configuration; empty if tool is a name of mcpconn_client_tools(), which tells the server too. arguments_json: an
 // object, or empty for none; it is sent as it is. options may be NULL. id, unless NULL, gets the call's id, before its
 // first event can come.
+//
+// A server that is not connected is connected first. If that fails, every call that waits for it fails with its error;
+// a call that comes while the server is waiting for its next attempt waits for it, or fails with MCPCONN_ERR_WAITING if
+// its own deadline is sooner. Two attempts of a server that has not proved itself begin at least a second apart.
 //
 // Fails at once, without an event, with MCPCONN_ERR_INVALID for an argument that is not what it must be,
 // MCPCONN_ERR_UNKNOWN_SERVER, MCPCONN_ERR_CAPACITY if 4096 calls are in flight or wait for their last event to be
@@ -425,7 +447,7 @@ mcpconn_status mcpconn_client_list_tools(const mcpconn_client *client,
                                          mcpconn_error **err);
 
 // [any] The tools of a domain's servers that are known now, as one JSON array ready for a model: each has "name"
-// (unique, of letters, digits, _ and -, at most 64), "description" and "input_schema". It asks no server. The names go
+// (of letters, digits, _ and -, at most 64; it depends on server and tool alone), "description" and "input_schema". It asks no server. The names go
 // to mcpconn_client_call_tool() as they are, with an empty server.
 //
 // missing, unless NULL, gets a JSON array with an object for each server whose tools are not in it: "server", "state"
@@ -450,7 +472,8 @@ uint64_t mcpconn_event_token(const mcpconn_event *event);
 // [any] The id of the call; 0 if the event is about no call.
 uint64_t mcpconn_event_id(const mcpconn_event *event);
 
-// [any] The name of the server that the event is about; empty for the client itself and for a call to all servers.
+// [any] The name of the server that the event is about, with a NUL behind it; empty for the client itself and for a
+// call to all servers.
 mcpconn_str mcpconn_event_server(const mcpconn_event *event);
 
 // [any] The result of a MCPCONN_EVENT_RESULT or the params of a MCPCONN_EVENT_PROGRESS as JSON, the bytes that came;
@@ -458,7 +481,7 @@ mcpconn_str mcpconn_event_server(const mcpconn_event *event);
 mcpconn_str mcpconn_event_json(const mcpconn_event *event);
 
 // [any] The event's text for a person: the text blocks of a tool's result joined with newlines, the message of an
-// error, the sentence of a server state; else empty.
+// error, the sentence of a server state; else empty. It has a NUL behind it.
 mcpconn_str mcpconn_event_text(const mcpconn_event *event);
 
 // [any] 1 if the event is the result of a tool that says that it failed (`isError`), else 0.
@@ -468,7 +491,8 @@ int32_t mcpconn_event_is_tool_error(const mcpconn_event *event);
 uint64_t mcpconn_event_generation(const mcpconn_event *event);
 
 // [any] 1 if the session was replaced during the call that this result answers: what the server kept for it is
-// gone. Else 0.
+// gone. Else 0, also if it was replaced before the call: a host that relies on what a server keeps compares
+// mcpconn_event_generation() with that of the call before.
 int32_t mcpconn_event_session_replaced(const mcpconn_event *event);
 
 // [any] Why the call failed; NULL if the event is no MCPCONN_EVENT_ERROR. It lives as long as the event and is not
@@ -505,7 +529,7 @@ const char *mcpconn_version(void);
 #endif  // __cplusplus
 
 // As the len of a mcpconn_str that comes in: the text ends at its NUL.
-#define MCPCONN_NUL ((size_t)-1)
+#define MCPCONN_NUL SIZE_MAX
 
 // A C string as a mcpconn_str.
 static inline mcpconn_str mcpconn_cstr(const char *text)

@@ -54,10 +54,15 @@ unsafe fn start(call: PreparedCall, id: *mut u64) -> Code {
 
 /// [any] Calls a tool. It returns at once; the call ends with exactly one MCPCONN_EVENT_RESULT or MCPCONN_EVENT_ERROR.
 ///
-/// scope: whose session is used; NULL is the home session, which all calls without a scope share. server: its name in
+/// scope: whose session is used; NULL is the home session of the domain "deployment", which all calls without a scope
+/// share. server: its name in
 /// the configuration; empty if tool is a name of mcpconn_client_tools(), which tells the server too. arguments_json: an
 /// object, or empty for none; it is sent as it is. options may be NULL. id, unless NULL, gets the call's id, before its
 /// first event can come.
+///
+/// A server that is not connected is connected first. If that fails, every call that waits for it fails with its error;
+/// a call that comes while the server is waiting for its next attempt waits for it, or fails with MCPCONN_ERR_WAITING if
+/// its own deadline is sooner. Two attempts of a server that has not proved itself begin at least a second apart.
 ///
 /// Fails at once, without an event, with MCPCONN_ERR_INVALID for an argument that is not what it must be,
 /// MCPCONN_ERR_UNKNOWN_SERVER, MCPCONN_ERR_CAPACITY if 4096 calls are in flight or wait for their last event to be
@@ -118,7 +123,7 @@ pub unsafe extern "C" fn mcpconn_client_list_tools(
 }
 
 /// [any] The tools of a domain's servers that are known now, as one JSON array ready for a model: each has "name"
-/// (unique, of letters, digits, _ and -, at most 64), "description" and "input_schema". It asks no server. The names go
+/// (of letters, digits, _ and -, at most 64; it depends on server and tool alone), "description" and "input_schema". It asks no server. The names go
 /// to mcpconn_client_call_tool() as they are, with an empty server.
 ///
 /// missing, unless NULL, gets a JSON array with an object for each server whose tools are not in it: "server", "state"
@@ -138,9 +143,9 @@ pub unsafe extern "C" fn mcpconn_client_tools(
                 return Err(Failure::null("tools"));
             }
             let known = live(client)?.tools(domain.read("domain")?)?;
-            give(tools, mcpconn_text::new(known.tools));
+            give(tools, mcpconn_text::new(&known.tools));
             if !missing.is_null() {
-                give(missing, mcpconn_text::new(known.missing));
+                give(missing, mcpconn_text::new(&known.missing));
             }
             Ok(Code::MCPCONN_OK)
         })

@@ -208,7 +208,7 @@ pub unsafe extern "C" fn mcpconn_client_configure(
             let made =
                 client.configure(domain.read("domain")?, servers_json.read("servers_json")?)?;
             if !report.is_null() {
-                give(report, mcpconn_text::new(made.to_json()));
+                give(report, mcpconn_text::new(&made.to_json()));
             }
             Ok(Code::MCPCONN_OK)
         })
@@ -216,12 +216,13 @@ pub unsafe extern "C" fn mcpconn_client_configure(
 }
 
 /// [any] A descriptor that is readable while an event waits: poll it for reading, and do nothing else with it. It is
-/// the client's and is closed with it. A host that is told of edges only takes events until MCPCONN_EMPTY. -1 for NULL.
+/// the client's and is closed with it. A host that is told of edges only takes events until MCPCONN_EMPTY. -1 for a client that cannot
+/// be used, NULL among them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_client_fd(client: *const mcpconn_client) -> c_int {
     fail::or(-1, || {
         // SAFETY: NULL or a live client, by the contract of the header.
-        unsafe { client.as_ref() }.map_or(-1, |handle| handle.client.fd())
+        unsafe { live(client) }.map_or(-1, |client| client.fd())
     })
 }
 
@@ -282,7 +283,8 @@ pub unsafe extern "C" fn mcpconn_client_next_event(
 }
 
 /// [one] Takes up to max events (0: all that are there) and gives each to its listener, on this thread: to the call's
-/// on_event, else to the client's, else to nobody. n, unless NULL, gets how many there were.
+/// on_event, else to the client's, else to nobody. n, unless NULL, gets how many there were, also with
+/// MCPCONN_ERR_CLOSED.
 ///
 /// MCPCONN_OK: at least one. MCPCONN_EMPTY: there was none. MCPCONN_ERR_CLOSED: the last event was taken before, or a
 /// callback freed the client, which is gone now. MCPCONN_ERR_BUSY: another thread takes events, or this is called from
@@ -345,12 +347,15 @@ pub unsafe extern "C" fn mcpconn_client_close(
     }
 }
 
-/// Frees the client; NULL is fine. It closes first if that was not done, and blocks at most for the close timeout;
-/// events that were not taken are dropped. No other call may be inside the client or come after, but events that were
+/// Frees the client; NULL is fine. It closes first if that was not done, and blocks at most for the close_timeout_ms of
+/// the client's options and half a second; what has not ended by then is cut, and events that were not taken are
+/// dropped. No other call may be inside the client or come after, but events that were
 /// taken stay valid. From inside a callback it returns at once: no event is given any more, and the client is gone
 /// when the dispatch returns.
 ///
-/// In a forked child it blocks for nothing and leaves the parent's sessions and processes alone.
+/// In a forked child it blocks for nothing and leaves the parent's sessions and processes alone. The child keeps the
+/// descriptors that it inherited until it ends or calls exec: a child that lives on keeps the servers' standard input
+/// open, so that the parent's close has to end them by a signal.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_client_free(client: *mut mcpconn_client) {
     if client.is_null() {

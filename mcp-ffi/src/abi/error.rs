@@ -3,7 +3,7 @@
 use super::{
     fail::{self, Failure},
     status::{Code, mcpconn_outcome, mcpconn_status},
-    str::mcpconn_str,
+    str::{CText, mcpconn_str},
 };
 use crate::client::Error;
 
@@ -13,12 +13,15 @@ use crate::client::Error;
 pub struct mcpconn_error {
     code: Code,
     error: Error,
+    /// The message, with a NUL behind it.
+    message: CText,
 }
 
 impl From<Failure> for mcpconn_error {
     fn from(failure: Failure) -> Self {
         Self {
             code: failure.code,
+            message: CText::new(&failure.error.message),
             error: failure.error,
         }
     }
@@ -40,11 +43,11 @@ pub unsafe extern "C" fn mcpconn_error_outcome(error: *const mcpconn_error) -> i
 }
 
 /// [any] One line for a person: what was wrong, with its name, and what to do about it. It never holds a secret of
-/// the configuration. Empty for NULL.
+/// the configuration. It has a NUL behind it. Empty for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_error_message(error: *const mcpconn_error) -> mcpconn_str {
     // SAFETY: NULL or a live error, by the contract of the header.
-    mcpconn_str::lend(unsafe { error.as_ref() }.map_or("", |error| &error.error.message))
+    unsafe { error.as_ref() }.map_or(mcpconn_str::EMPTY, |error| error.message.lend())
 }
 
 /// [any] The JSON-RPC error object that the server answered with, the bytes that came, for MCPCONN_ERR_SERVER; else

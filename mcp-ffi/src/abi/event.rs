@@ -1,11 +1,13 @@
 //! mcpconn_event: what happened.
 
+use std::sync::OnceLock;
+
 use super::{
     error::mcpconn_error,
     fail::{self, Failure, give},
     server::mcpconn_server_info,
     status::{Code, mcpconn_status},
-    str::mcpconn_str,
+    str::{CText, mcpconn_str},
 };
 use crate::client::{Event, EventKind};
 
@@ -17,6 +19,9 @@ use crate::client::{Event, EventKind};
 pub struct mcpconn_event {
     pub(crate) event: Event,
     error: Option<mcpconn_error>,
+    server: CText,
+    /// Made at the first ask: the text of a result is as long as the result.
+    text: OnceLock<CText>,
 }
 
 /// The kinds of events. Values may be added: a program ignores those that it does not know.
@@ -45,7 +50,12 @@ impl mcpconn_event {
             EventKind::Error(error) => Some(Failure::from(error.clone()).into()),
             _ => None,
         };
-        Self { event, error }
+        Self {
+            server: CText::new(&event.server),
+            text: OnceLock::new(),
+            event,
+            error,
+        }
     }
 }
 
@@ -90,11 +100,12 @@ pub unsafe extern "C" fn mcpconn_event_id(event: *const mcpconn_event) -> u64 {
     unsafe { event.as_ref() }.map_or(0, |event| event.event.id)
 }
 
-/// [any] The name of the server that the event is about; empty for the client itself and for a call to all servers.
+/// [any] The name of the server that the event is about, with a NUL behind it; empty for the client itself and for a
+/// call to all servers.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_event_server(event: *const mcpconn_event) -> mcpconn_str {
     // SAFETY: NULL or a live event, by the contract of the header.
-    mcpconn_str::lend(unsafe { event.as_ref() }.map_or("", |event| &event.event.server))
+    unsafe { event.as_ref() }.map_or(mcpconn_str::EMPTY, |event| event.server.lend())
 }
 
 /// [any] The result of a MCPCONN_EVENT_RESULT or the params of a MCPCONN_EVENT_PROGRESS as JSON, the bytes that came;
@@ -110,17 +121,23 @@ pub unsafe extern "C" fn mcpconn_event_json(event: *const mcpconn_event) -> mcpc
 }
 
 /// [any] The event's text for a person: the text blocks of a tool's result joined with newlines, the message of an
-/// error, the sentence of a server state; else empty.
+/// error, the sentence of a server state; else empty. It has a NUL behind it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_event_text(event: *const mcpconn_event) -> mcpconn_str {
-    fail::or(mcpconn_str::lend(""), || {
+    fail::or(mcpconn_str::EMPTY, || {
         // SAFETY: NULL or a live event, by the contract of the header.
-        mcpconn_str::lend(match unsafe { kind(event) } {
-            Some(EventKind::Result(answer)) => answer.text(),
-            Some(EventKind::Error(error)) => &error.message,
-            Some(EventKind::ServerState(status)) => &status.text,
-            _ => "",
-        })
+        let Some(event) = (unsafe { event.as_ref() }) else {
+            return mcpconn_str::EMPTY;
+        };
+        let text = event.text.get_or_init(|| {
+            CText::new(match &event.event.kind {
+                EventKind::Result(answer) => answer.text(),
+                EventKind::Error(error) => &error.message,
+                EventKind::ServerState(status) => &status.text,
+                _ => "",
+            })
+        });
+        text.lend()
     })
 }
 
@@ -145,7 +162,8 @@ pub unsafe extern "C" fn mcpconn_event_generation(event: *const mcpconn_event) -
 }
 
 /// [any] 1 if the session was replaced during the call that this result answers: what the server kept for it is
-/// gone. Else 0.
+/// gone. Else 0, also if it was replaced before the call: a host that relies on what a server keeps compares
+/// mcpconn_event_generation() with that of the call before.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_event_session_replaced(event: *const mcpconn_event) -> i32 {
     // SAFETY: NULL or a live event, by the contract of the header.

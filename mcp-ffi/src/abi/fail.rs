@@ -11,7 +11,7 @@ use super::{
     error::mcpconn_error,
     status::{Code, mcpconn_status},
 };
-use crate::client::{Error, Kind, THREAD};
+use crate::client::{Error, Kind};
 
 /// Why a function of the C face did not do what it was asked.
 #[derive(Debug)]
@@ -62,6 +62,11 @@ thread_local! {
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
+/// The threads of this library and of `mcp-transport` all begin so.
+fn is_ours(thread: &thread::Thread) -> bool {
+    thread.name().is_some_and(|name| name.starts_with("mcp"))
+}
+
 /// Catches a panic of ours, which then is an event of the log and no word on the host's stderr. A panic of Rust code
 /// around us goes the way that it always went.
 fn quietly<T>(body: impl FnOnce() -> T) -> thread::Result<T> {
@@ -69,7 +74,7 @@ fn quietly<T>(body: impl FnOnce() -> T) -> thread::Result<T> {
     HOOK.call_once(|| {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            if INSIDE.get() || thread::current().name() == Some(THREAD) {
+            if INSIDE.get() || is_ours(&thread::current()) {
                 tracing::error!("{info}");
             } else {
                 before(info);

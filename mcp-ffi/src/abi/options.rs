@@ -7,7 +7,7 @@ use std::{
 
 use super::{event::mcpconn_event, fail::Failure};
 
-/// As a time in an option or a timeout: without end. 0 there means the default.
+/// As a time: without end.
 pub const MCPCONN_FOREVER: u64 = u64::MAX;
 
 /// Hears an event, from inside mcpconn_client_dispatch() and on its thread. The event is the library's and is gone

@@ -44,7 +44,8 @@ pub enum mcpconn_status_code {
     MCPCONN_ERR_LOCAL = -14,
     /// The handle was made before a fork, and this is the child.
     MCPCONN_ERR_FORKED = -15,
-    /// A fault of this library; the handle only takes its _free any more.
+    /// A fault of this library. Of an event: that call alone. Returned by a function: the handle only takes its _free
+    /// any more.
     MCPCONN_ERR_INTERNAL = -16,
     /// The server is not tried now: the next attempt to connect lies beyond the call's deadline, or it did not answer
     /// the last calls and gets a minute's rest. mcpconn_error_next_try_in_ms() says when to come again.

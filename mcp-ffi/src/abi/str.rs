@@ -6,7 +6,8 @@ use super::fail::Failure;
 
 /// Text. Coming in, it is UTF-8 that is only read during the call; len is its length in bytes, or MCPCONN_NUL
 /// for "up to its NUL"; ptr may be NULL if len is 0. Going out, it lives as long as the handle that it was got
-/// from, ptr is never NULL, and there is no NUL behind it unless the function says so.
+/// from, ptr is never NULL, and text for a person and names have a NUL behind them, so that ptr is a C string; JSON has
+/// none, for it is the bytes that came.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct mcpconn_str {
@@ -19,11 +20,26 @@ pub struct mcpconn_str {
 /// As the len of a mcpconn_str that comes in: the text ends at its NUL.
 pub const MCPCONN_NUL: usize = usize::MAX;
 
-impl mcpconn_str {
-    /// Text that goes out.
-    pub(crate) fn lend(text: &str) -> Self {
-        Self::lend_bytes(text.as_bytes())
+/// Text with a NUL behind it, to be lent to C.
+#[derive(Debug, Clone)]
+pub(crate) struct CText(String);
+
+impl CText {
+    pub(crate) fn new(text: &str) -> Self {
+        Self(format!("{text}\0"))
     }
+
+    pub(crate) fn lend(&self) -> mcpconn_str {
+        mcpconn_str::lend_bytes(&self.0.as_bytes()[..self.0.len() - 1])
+    }
+}
+
+impl mcpconn_str {
+    /// No text, with a NUL behind it.
+    pub(crate) const EMPTY: Self = Self {
+        ptr: c"".as_ptr(),
+        len: 0,
+    };
 
     pub(crate) fn lend_bytes(bytes: &[u8]) -> Self {
         Self {

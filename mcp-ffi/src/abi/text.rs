@@ -1,24 +1,25 @@
 //! mcpconn_text: text that the host owns.
 
-use super::{fail, str::mcpconn_str};
+use super::{
+    fail,
+    str::{CText, mcpconn_str},
+};
 
 /// Text that the host owns; it goes through mcpconn_text_free().
 #[derive(Debug)]
-pub struct mcpconn_text(String);
+pub struct mcpconn_text(CText);
 
 impl mcpconn_text {
-    pub(crate) fn new(mut text: String) -> *mut Self {
-        text.push('\0');
-        Box::into_raw(Box::new(Self(text)))
+    pub(crate) fn new(text: &str) -> *mut Self {
+        Box::into_raw(Box::new(Self(CText::new(text))))
     }
 }
 
-/// [any] The text; it has a NUL behind it, so that ptr is a C string. Empty for NULL.
+/// [any] The text; it has a NUL behind it. Empty for NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_text_str(text: *const mcpconn_text) -> mcpconn_str {
     // SAFETY: NULL or a live text, by the contract of the header.
-    let text = unsafe { text.as_ref() }.map_or("\0", |text| &text.0);
-    mcpconn_str::lend(&text[..text.len() - 1])
+    unsafe { text.as_ref() }.map_or(mcpconn_str::EMPTY, |text| text.0.lend())
 }
 
 /// [any] Frees it; NULL is fine.

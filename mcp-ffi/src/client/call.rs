@@ -23,13 +23,14 @@ use tokio::{
 use super::{
     Shared,
     breaker::Pass,
-    connect::{NotOpened, ScopedSession, failure},
     counted::CountedSession,
     error::{Error, Kind, Outcome},
     event::{Answer, Context, Event, EventKind},
+    open::failure,
     options::CallOptions,
     queue::Lane,
-    server::Server,
+    scoped::{NotOpened, ScopedSession},
+    server::{InFlight, Server},
 };
 
 /// Why a call is to end before it is answered.
@@ -59,6 +60,8 @@ pub(super) struct Ticket {
     pub(super) server: Arc<str>,
     pub(super) context: Option<Context>,
     pub(super) stopped: oneshot::Receiver<Stop>,
+    /// The call was started.
+    pub(super) begun: bool,
     pub(super) completed: bool,
 }
 
@@ -90,6 +93,7 @@ impl Ticket {
 
     /// Does the work, unless the call is stopped before.
     pub(super) async fn run(mut self, work: impl Future<Output = Result<Answer, Error>>) {
+        self.begun = true;
         let result = tokio::select! {
             biased;
             result = work => result,
@@ -101,13 +105,16 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        if !self.completed {
-            let error = Error::new(
-                Kind::Internal,
-                "the call was given up by a fault of the library",
-            );
-            self.finish(EventKind::Error(error.with_outcome(Outcome::Unknown)));
+        if self.completed {
+            return;
         }
+        let error = if self.begun {
+            let message = "the call was given up by a fault of the library";
+            Error::new(Kind::Internal, message).with_outcome(Outcome::Unknown)
+        } else {
+            Error::new(Kind::Canceled, "the call was prepared and never started")
+        };
+        self.finish(EventKind::Error(error));
     }
 }
 
@@ -158,9 +165,10 @@ enum Verdict {
 
 impl Call {
     pub(super) async fn run(self, mut ticket: Ticket) {
-        self.server.calls.fetch_add(1, Ordering::Relaxed);
+        let in_flight = InFlight::on(&self.server);
+        ticket.begun = true;
         let result = self.answer(&mut ticket).await;
-        self.server.calls.fetch_sub(1, Ordering::Relaxed);
+        drop(in_flight);
         ticket.complete(result);
     }
 
@@ -290,12 +298,11 @@ impl Call {
                 })?,
             None => self.acquire(shared, &key).await,
         }?;
-        if let Some(ended) = lease.session().watch() {
-            let (shared, session, id) = (shared.clone(), lease.session().clone(), lease.id());
+        if lease.fresh() {
+            let (shared, id) = (shared.clone(), lease.id());
+            let ended = lease.session().session().session().ended();
             tokio::spawn(async move {
-                if let Some(error) = ended.await {
-                    session.lost(&error);
-                }
+                ended.await;
                 shared.pool.evict(id).await;
             });
         }
@@ -313,7 +320,7 @@ impl Call {
                     ours.store(true, Ordering::Relaxed);
                     let leave = server.supervisor.leave(deadline).await;
                     let leave = leave.map_err(|why| NotOpened::unavailable(&server.name, &why))?;
-                    server.opener.open_scoped(leave).await
+                    ScopedSession::open(&server.name, &server.opener, leave).await
                 }
             };
             match shared.pool.acquire(key, &self.server.binding, open).await {
@@ -350,15 +357,19 @@ impl Call {
             return Verdict::Final;
         }
         let refused = error.kind == ErrorKind::Expired && error.outcome == Outcome::Rejected;
+        // Closed, but by what another call found out, and not by its owner.
+        let given_up = error.kind == ErrorKind::Closed && lent.session().is_given_up();
         let unsent = error.outcome == Outcome::NotSent
-            && matches!(error.kind, ErrorKind::Transport | ErrorKind::Protocol);
+            && (given_up || matches!(error.kind, ErrorKind::Transport | ErrorKind::Protocol));
         if !refused && !unsent {
             return Verdict::Final;
         }
         lent.session().give_up();
         match lent {
+            // Whoever gave it up has told.
+            _ if given_up => {}
             Lent::Home { generation, .. } => {
-                self.server.supervisor.lost(*generation, failure(error))
+                self.server.supervisor.lost(*generation, failure(error));
             }
             Lent::Scoped(lease) => {
                 lease.session().lost(error);

@@ -25,6 +25,8 @@ pub(super) struct Tool {
 pub(super) struct Known {
     /// The home session that told them last, or failed to; 0 for none yet.
     pub(super) generation: u64,
+    /// Counts what was told.
+    pub(super) version: u64,
     pub(super) tools: Option<Arc<[Tool]>>,
     /// Why the last asking failed.
     pub(super) error: Option<Error>,
@@ -57,39 +59,39 @@ impl Catalogue {
         self.0.borrow().clone()
     }
 
-    /// Waits until a session of at least this generation told its tools, or failed to.
-    pub(super) async fn of_generation(&self, generation: u64) -> Known {
+    /// Waits for what a session of at least this generation tells, or fails to tell, after this version.
+    pub(super) async fn after(&self, version: u64, generation: u64) -> Known {
         let mut known = self.0.subscribe();
-        match known.wait_for(|known| known.generation >= generation).await {
+        let told = |known: &Known| known.version > version && known.generation >= generation;
+        match known.wait_for(told).await {
             Ok(known) => known.clone(),
             Err(_) => unreachable!("the sender is borrowed"),
         }
     }
 
-    /// What a session tells that was replaced meanwhile is old.
     pub(super) fn told(&self, generation: u64, tools: Arc<[Tool]>) {
-        self.0.send_if_modified(|known| {
-            let newer = generation >= known.generation;
-            if newer {
-                *known = Known {
-                    generation,
-                    tools: Some(tools),
-                    error: None,
-                };
-            }
-            newer
+        self.change(generation, |known| {
+            known.tools = Some(tools);
+            known.error = None;
         });
     }
 
-    /// What an earlier session told is kept: a model keeps its tools over a reconnect.
+    /// The session failed to tell its tools, or is gone. What was told earlier is kept: a model keeps its tools over
+    /// a reconnect.
     pub(super) fn failed(&self, generation: u64, error: Error) {
+        self.change(generation, |known| known.error = Some(error));
+    }
+
+    /// What comes of a session that was replaced meanwhile is old.
+    fn change(&self, generation: u64, change: impl FnOnce(&mut Known)) {
         self.0.send_if_modified(|known| {
-            let newer = generation >= known.generation;
-            if newer {
-                known.generation = generation;
-                known.error = Some(error);
+            if generation < known.generation {
+                return false;
             }
-            newer
+            known.generation = generation;
+            known.version += 1;
+            change(known);
+            true
         });
     }
 }

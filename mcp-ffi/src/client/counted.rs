@@ -73,9 +73,13 @@ impl CountedSession {
         self.count.given_up.store(true, Ordering::Relaxed);
     }
 
+    pub(super) fn is_given_up(&self) -> bool {
+        self.count.given_up.load(Ordering::Relaxed)
+    }
+
     /// Closes it, at once or, if it was given up, when its calls have ended. It is told before this returns.
     pub(super) fn close(&self, limit: Duration) -> Closing {
-        if !self.count.given_up.load(Ordering::Relaxed) {
+        if !self.is_given_up() {
             return Box::pin(self.session.close(limit));
         }
         let (session, mut calls) = (self.session.clone(), self.count.calls.subscribe());

@@ -152,6 +152,17 @@ pub struct ServerStatus {
 }
 
 impl Event {
+    /// An event about no call.
+    pub(super) fn of_server(kind: EventKind, server: Arc<str>) -> Self {
+        Self {
+            kind,
+            id: 0,
+            token: 0,
+            server,
+            context: None,
+        }
+    }
+
     /// Whether it ends the call that it is about.
     pub fn is_completion(&self) -> bool {
         matches!(self.kind, EventKind::Result(_) | EventKind::Error(_))

@@ -6,16 +6,19 @@ mod breaker;
 mod call;
 mod calls;
 mod catalogue;
-mod connect;
 mod counted;
 mod error;
 mod event;
+mod home;
+mod keeper;
 mod leaving;
 mod model_names;
+mod open;
 mod options;
 mod queue;
 mod runtime;
 mod scope;
+mod scoped;
 mod server;
 mod servers;
 mod settings;
@@ -45,16 +48,15 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-#[cfg(feature = "capi")]
-pub(crate) use self::runtime::THREAD;
 use self::{
     call::{Call, Ticket},
     calls::Calls,
-    connect::{Environment, NotOpened, ScopedSession},
     leaving::Leaving,
+    open::Environment,
     queue::{EventQueue, Lane},
     runtime::Driver,
     scope::domain_or_default,
+    scoped::{NotOpened, ScopedSession},
     server::{Plan, Server},
     servers::{Servers, Slot},
     settings::Settings,
@@ -67,6 +69,7 @@ pub use self::{
     servers::{InvalidServer, Report},
     tools::KnownTools,
 };
+use crate::sys;
 
 /// What the closing of a client may take beyond its limit before the last event is there all the same.
 const CLOSE_GRACE: Duration = Duration::from_millis(500);
@@ -340,6 +343,12 @@ impl Client {
     /// Inside of a tokio runtime: there, poll [`Client::fd`] instead.
     pub fn wait(&self, limit: Option<Duration>) -> Result<bool, Error> {
         let queue = &self.shared.queue;
+        if queue.is_closed() {
+            return Err(Error::closed());
+        }
+        if limit == Some(Duration::ZERO) || queue.has_event() {
+            return Ok(queue.has_event());
+        }
         let ready = async {
             match limit {
                 Some(limit) => timeout(limit, queue.ready()).await.is_ok(),
@@ -382,7 +391,7 @@ impl Drop for Client {
         };
         if Handle::try_current().is_ok() {
             // A thread that is inside of a runtime, as a task of the host's is, must not drive another.
-            thread::scope(|scope| drop(scope.spawn(wait)));
+            thread::scope(|scope| drop(sys::with_signals_blocked(|| scope.spawn(wait))));
         } else {
             wait();
         }
@@ -418,6 +427,7 @@ impl Shared {
             server,
             context: options.context.clone(),
             stopped,
+            begun: false,
             completed: false,
         })
     }
@@ -577,13 +587,9 @@ impl Shared {
                 // Cutting takes a moment; whatever is left then goes with the runtime.
                 let _ = timeout(CLOSE_GRACE / 2, all).await;
             }
-            shared.queue.end(Event {
-                kind: EventKind::Closed,
-                id: 0,
-                token: 0,
-                server: "".into(),
-                context: None,
-            });
+            shared
+                .queue
+                .end(Event::of_server(EventKind::Closed, "".into()));
         });
     }
 }
@@ -651,8 +657,21 @@ async fn refresh(server: &Server, deadline: Option<Instant>) -> Result<(), Error
     };
     let live = server.supervisor.session(want).await;
     let live = live.map_err(|why| Error::unavailable(&server.name, &why))?;
-    let telling = server.catalogue.of_generation(live.generation);
-    let known = match deadline {
+    let known = server.catalogue.known();
+    if known.generation >= live.generation {
+        if known.error.is_none() {
+            return Ok(());
+        }
+        // One slow or failed answer is not for ever.
+        live.session.reload.ask();
+    }
+    let telling = async {
+        tokio::select! {
+            known = server.catalogue.after(known.version, live.generation) => known.error.map_or(Ok(()), Err),
+            end = live.session.session.session().ended() => Err(Error::of_server(&server.name, &end)),
+        }
+    };
+    match deadline {
         Some(deadline) => timeout_at(deadline, telling).await.map_err(|_| {
             let message = format!(
                 "server \"{}\": it did not tell its tools within the deadline",
@@ -661,6 +680,5 @@ async fn refresh(server: &Server, deadline: Option<Instant>) -> Result<(), Error
             Error::new(Kind::Timeout, message)
         })?,
         None => telling.await,
-    };
-    known.error.map_or(Ok(()), Err)
+    }
 }

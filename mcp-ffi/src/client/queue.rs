@@ -124,6 +124,10 @@ impl EventQueue {
         matches!(self.state().end, End::Closed)
     }
 
+    pub(super) fn has_event(&self) -> bool {
+        !self.state().is_empty()
+    }
+
     /// Completes once the last event is in the queue, or was taken.
     pub(super) async fn ended(&self) {
         self.until(|state| !matches!(state.end, End::Open)).await;

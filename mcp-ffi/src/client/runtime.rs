@@ -16,7 +16,7 @@ use tokio::{runtime::Runtime, sync::Notify};
 use crate::sys;
 
 /// The name of the background thread.
-pub(crate) const THREAD: &str = "mcpconn";
+const THREAD: &str = "mcpconn";
 
 #[derive(Debug)]
 pub(super) struct Driver {
@@ -53,12 +53,16 @@ impl Driver {
         let runtime = Arc::new(
             tokio::runtime::Builder::new_current_thread()
                 .enable_all()
+                // Those that resolve names are started by whoever drives, a thread of the host's among them.
+                .on_thread_start(sys::block_all_signals)
                 .build()?,
         );
         let turn = Arc::new(Turn::default());
-        let background = thread::Builder::new().name(THREAD.into()).spawn({
+        let background = sys::with_signals_blocked(|| {
             let (runtime, turn) = (runtime.clone(), turn.clone());
-            move || drive_in_background(&runtime, &turn)
+            thread::Builder::new()
+                .name(THREAD.into())
+                .spawn(move || drive_in_background(&runtime, &turn))
         })?;
         Ok(Self {
             runtime: Some(runtime),
@@ -111,7 +115,6 @@ impl Drop for Driver {
 }
 
 fn drive_in_background(runtime: &Runtime, turn: &Turn) {
-    sys::block_all_signals();
     let _off = SigpipeOff::new();
     loop {
         {

@@ -15,8 +15,9 @@ use mcp_transport::{config::ServerConfig, error};
 use super::{
     breaker::ServerBreaker,
     catalogue::Catalogue,
-    connect::{Environment, HomeConnector, Opener},
     event::{Event, EventKind, ServerStatus},
+    home::HomeConnector,
+    open::{Environment, Opener},
     queue::{EventQueue, Lane},
     settings::Settings,
 };
@@ -31,9 +32,25 @@ pub(super) struct Server {
     pub(super) supervisor: Supervisor<HomeConnector>,
     pub(super) catalogue: Arc<Catalogue>,
     pub(super) breaker: Arc<ServerBreaker>,
-    /// Calls in flight.
-    pub(super) calls: AtomicU32,
+    calls: AtomicU32,
     pid: Arc<AtomicU32>,
+}
+
+/// A call in flight, until it is dropped.
+#[derive(Debug)]
+pub(super) struct InFlight<'a>(&'a AtomicU32);
+
+impl<'a> InFlight<'a> {
+    pub(super) fn on(server: &'a Server) -> Self {
+        server.calls.fetch_add(1, Ordering::Relaxed);
+        Self(&server.calls)
+    }
+}
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// What a server is made from.
@@ -51,7 +68,7 @@ impl Plan {
         settings: Settings,
         env: Environment,
     ) -> Result<Self, error::Error> {
-        let opener = Opener::new(name.clone(), config, settings, env)?;
+        let opener = Opener::new(config, settings, env)?;
         Ok(Self {
             domain,
             name,
@@ -70,6 +87,7 @@ impl Server {
         let settings = opener.settings();
         let server = Arc::new_cyclic(|me: &Weak<Self>| {
             let connector = HomeConnector {
+                server: plan.name.clone(),
                 opener: opener.clone(),
                 catalogue: catalogue.clone(),
                 queue: queue.clone(),
@@ -170,13 +188,7 @@ impl Server {
         status.charges = transition.charges;
         status.attempt = transition.attempt;
         status.generation = transition.generation;
-        Event {
-            kind: EventKind::ServerState(status),
-            id: 0,
-            token: 0,
-            server: self.name.clone(),
-            context: None,
-        }
+        Event::of_server(EventKind::ServerState(status), self.name.clone())
     }
 }
 

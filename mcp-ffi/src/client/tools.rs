@@ -25,7 +25,7 @@ pub struct KnownTools {
 
 #[derive(Serialize)]
 struct ModelTool<'a> {
-    name: &'a str,
+    name: String,
     description: &'a str,
     input_schema: &'a RawValue,
 }
@@ -37,24 +37,29 @@ struct Missing {
     message: String,
 }
 
-/// A server's tool, under the name that a model knows it by.
-struct Named {
-    model_name: String,
+/// A tool of a server, among those that are known.
+struct Found {
     server: Arc<str>,
     tools: Arc<[Tool]>,
     index: usize,
 }
 
-impl Named {
+impl Found {
     fn tool(&self) -> &Tool {
         &self.tools[self.index]
     }
+
+    fn model_name(&self) -> String {
+        model_names::of(&self.server, &self.tool().name)
+    }
 }
 
-/// The names are those among all servers of the domain, so that asking for one server's tools changes none.
-fn named(servers: &Servers, domain: &str) -> (Vec<Named>, Vec<Missing>) {
+fn found(servers: &Servers, domain: &str, only: Option<&str>) -> (Vec<Found>, Vec<Missing>) {
     let (mut found, mut missing) = (Vec::new(), Vec::new());
-    for (name, slot) in servers.of(domain) {
+    let wanted = servers
+        .of(domain)
+        .filter(|(name, _)| only.is_none_or(|only| only == &***name));
+    for (name, slot) in wanted {
         let server = match slot {
             Slot::Ready(server) => server,
             Slot::Invalid(error) => {
@@ -70,8 +75,7 @@ fn named(servers: &Servers, domain: &str) -> (Vec<Named>, Vec<Missing>) {
         let known = server.catalogue.known();
         let gone = matches!(status.state, State::Parked | State::Stopped);
         match known.tools {
-            Some(tools) if !gone => found.extend((0..tools.len()).map(|index| Named {
-                model_name: String::new(),
+            Some(tools) if !gone => found.extend((0..tools.len()).map(|index| Found {
                 server: name.clone(),
                 tools: tools.clone(),
                 index,
@@ -86,39 +90,27 @@ fn named(servers: &Servers, domain: &str) -> (Vec<Named>, Vec<Missing>) {
             }),
         }
     }
-    let names = model_names::unique(
-        found
-            .iter()
-            .map(|named| (&*named.server, named.tool().name.as_str())),
-    );
-    for (named, model_name) in found.iter_mut().zip(names) {
-        named.model_name = model_name;
-    }
     (found, missing)
 }
 
 /// What is known of the tools of all servers of a domain, or of one.
 pub(super) fn known(servers: &Servers, domain: &str, only: Option<&str>) -> KnownTools {
-    let (mut found, mut missing) = named(servers, domain);
-    if let Some(only) = only {
-        found.retain(|named| &*named.server == only);
-        missing.retain(|missing| missing.server == only);
-    }
+    let (found, missing) = found(servers, domain, only);
     let tools: Vec<ModelTool<'_>> = found
         .iter()
-        .filter_map(|named| {
+        .filter_map(|found| {
             Some(ModelTool {
-                name: &named.model_name,
-                description: &named.tool().description,
-                input_schema: serde_json::from_slice(&named.tool().input_schema).ok()?,
+                name: found.model_name(),
+                description: &found.tool().description,
+                input_schema: serde_json::from_slice(&found.tool().input_schema).ok()?,
             })
         })
         .collect();
     let lines: Vec<String> = found
         .iter()
-        .map(|named| {
-            let first_line = named.tool().description.lines().next().unwrap_or_default();
-            format!("{}: {first_line}", named.model_name)
+        .map(|found| {
+            let first_line = found.tool().description.lines().next().unwrap_or_default();
+            format!("{}: {first_line}", found.model_name())
         })
         .collect();
     KnownTools {
@@ -134,9 +126,9 @@ pub(super) fn resolve(
     domain: &str,
     model_name: &str,
 ) -> Option<(Arc<str>, String)> {
-    let (found, _) = named(servers, domain);
+    let (found, _) = found(servers, domain, None);
     found
         .iter()
-        .find(|named| named.model_name == model_name)
-        .map(|named| (named.server.clone(), named.tool().name.clone()))
+        .find(|found| found.model_name() == model_name)
+        .map(|found| (found.server.clone(), found.tool().name.clone()))
 }

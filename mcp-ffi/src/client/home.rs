@@ -1,0 +1,79 @@
+//! The home session of a server, which its supervisor holds.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use mcp_budget::{Attempt, Connect, Failure};
+
+use super::{
+    catalogue::Catalogue,
+    counted::CountedSession,
+    keeper::{CatalogueKeeper, Reload},
+    open::{Opener, failure},
+    queue::{EventQueue, Lane},
+};
+
+/// Opens the home session, and has the catalogue kept by it.
+#[derive(Debug)]
+pub(super) struct HomeConnector {
+    pub(super) server: Arc<str>,
+    pub(super) opener: Arc<Opener>,
+    pub(super) catalogue: Arc<Catalogue>,
+    pub(super) queue: Arc<EventQueue>,
+    pub(super) lane: Lane,
+    /// The process of the newest home session, 0 for none.
+    pub(super) pid: Arc<AtomicU32>,
+}
+
+/// An open home session; clones are the same.
+#[derive(Debug, Clone)]
+pub(super) struct HomeSession {
+    pub(super) session: CountedSession,
+    pub(super) reload: Reload,
+    close_timeout: Duration,
+}
+
+impl Connect for HomeConnector {
+    type Session = HomeSession;
+
+    async fn connect(&self, attempt: Attempt) -> Result<HomeSession, Failure> {
+        let reload = Reload::default();
+        let opened = self.opener.open(attempt.number, Arc::new(reload.clone()));
+        let session = opened.await.map_err(|error| failure(&error))?;
+        self.pid
+            .store(session.pid().unwrap_or(0), Ordering::Relaxed);
+        let keeper = CatalogueKeeper {
+            server: self.server.clone(),
+            catalogue: self.catalogue.clone(),
+            queue: self.queue.clone(),
+            lane: self.lane,
+            generation: attempt.generation,
+        };
+        tokio::spawn(keeper.keep(session.clone(), reload.clone()));
+        Ok(HomeSession {
+            session: self.opener.counted(session),
+            reload,
+            close_timeout: self.opener.settings().close_timeout(),
+        })
+    }
+}
+
+impl mcp_budget::Session for HomeSession {
+    async fn ended(&self) -> Failure {
+        failure(&self.session.session().ended().await)
+    }
+
+    async fn probe(&self) -> Result<(), Failure> {
+        let answer = self.session.session().ping(None).await;
+        answer.map_err(|error| failure(&error))
+    }
+
+    async fn close(&self) {
+        self.session.close(self.close_timeout).await;
+    }
+}

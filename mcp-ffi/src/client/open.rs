@@ -1,0 +1,172 @@
+//! Opens the sessions of one server, for its supervisor and for the pool.
+
+use std::{
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
+
+use mcp_budget::{Cause, Failure, Loss, SharedGate};
+use mcp_transport::{
+    config::{Connection, ServerConfig, StdioConfig},
+    error,
+    http::{HttpClient, HttpConfig, HttpTransport},
+    session::{Handler, Session, SessionOptions},
+    stdio::{Spawner, StdioTransport},
+    transport::Transport,
+};
+use tokio::{sync::watch, time::Instant};
+
+use super::{counted::CountedSession, leaving::Leaving, settings::Settings};
+
+/// How long what an attempt opened may take to go when the attempt was given up: it was never in use.
+const GIVEN_UP_CLOSE: Duration = Duration::from_secs(1);
+
+/// What a transport's error means for the reconnect budget.
+pub(super) fn failure(error: &error::Error) -> Failure {
+    let loss = Loss {
+        cause: match error.cause {
+            error::Cause::Fatal => Cause::Fatal,
+            error::Cause::Auth => Cause::Auth,
+            error::Cause::Permanent => Cause::Permanent,
+            error::Cause::Transient => Cause::Transient,
+            error::Cause::Local => Cause::Local,
+            error::Cause::Routine => Cause::Routine,
+        },
+        not_before: error.retry_after,
+    };
+    Failure {
+        loss,
+        error: Arc::new(error.clone()),
+    }
+}
+
+/// Opens sessions of one server.
+#[derive(Debug)]
+pub(super) struct Opener {
+    way: Way,
+    settings: RwLock<Arc<Settings>>,
+    env: Environment,
+}
+
+/// What all openers of a client share.
+#[derive(Debug, Clone)]
+pub(super) struct Environment {
+    /// Starts the child processes, on one thread for all.
+    pub(super) spawner: Spawner,
+    /// Where all openings wait their turn.
+    pub(super) gate: SharedGate,
+    /// Says that the client's time to close is over.
+    pub(super) cut: watch::Receiver<bool>,
+    /// Where attempts that were given up are ended in good order.
+    pub(super) leaving: Leaving,
+}
+
+#[derive(Debug)]
+enum Way {
+    Stdio(StdioConfig),
+    /// All sessions of a server share its connections.
+    Http(HttpConfig, HttpClient),
+}
+
+impl Opener {
+    pub(super) fn new(
+        config: ServerConfig,
+        settings: Settings,
+        env: Environment,
+    ) -> Result<Self, error::Error> {
+        let way = match config.connection {
+            Connection::Stdio(stdio) => Way::Stdio(stdio),
+            Connection::Http(remote) => Way::Http(
+                HttpConfig::new(remote.url.as_str(), &remote.headers)?,
+                HttpClient::new(),
+            ),
+        };
+        Ok(Self {
+            way,
+            settings: RwLock::new(Arc::new(settings)),
+            env,
+        })
+    }
+
+    pub(super) fn gate(&self) -> SharedGate {
+        self.env.gate.clone()
+    }
+
+    pub(super) fn settings(&self) -> Arc<Settings> {
+        self.settings
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    pub(super) fn set_settings(&self, settings: Settings) {
+        *self
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    pub(super) fn cut(&self) -> watch::Receiver<bool> {
+        self.env.cut.clone()
+    }
+
+    pub(super) fn counted(&self, session: Session) -> CountedSession {
+        CountedSession::new(session, self.env.leaving.clone())
+    }
+
+    /// One attempt, of this number since the last proof.
+    pub(super) async fn open(
+        &self,
+        attempt: u32,
+        handler: Arc<dyn Handler>,
+    ) -> Result<Session, error::Error> {
+        let (transport, default_timeout): (Arc<dyn Transport>, _) = match &self.way {
+            Way::Stdio(config) => (
+                Arc::new(StdioTransport::with_spawner(
+                    config.clone(),
+                    self.env.spawner.clone(),
+                )),
+                Duration::from_secs(60),
+            ),
+            Way::Http(config, client) => (
+                Arc::new(HttpTransport::new(config.clone(), client.clone())),
+                Duration::from_secs(30),
+            ),
+        };
+        let options = SessionOptions {
+            client_name: "mcpconn".into(),
+            client_version: env!("CARGO_PKG_VERSION").into(),
+            connect_deadline: Instant::now()
+                + self.settings().connect_timeout(default_timeout, attempt),
+            handler,
+        };
+        let given_up = GivenUp {
+            transport: Some(transport.clone()),
+            leaving: &self.env.leaving,
+        };
+        let opened = Session::open(transport, options).await;
+        given_up.not();
+        opened
+    }
+}
+
+/// An attempt that is dropped before it was done: what it may have opened at the server is closed.
+struct GivenUp<'a> {
+    transport: Option<Arc<dyn Transport>>,
+    leaving: &'a Leaving,
+}
+
+impl GivenUp<'_> {
+    fn not(mut self) {
+        self.transport = None;
+    }
+}
+
+impl Drop for GivenUp<'_> {
+    fn drop(&mut self) {
+        if let Some(transport) = self.transport.take() {
+            self.leaving
+                .spawn(async move { transport.close(GIVEN_UP_CLOSE).await });
+        }
+    }
+}
