@@ -16,7 +16,7 @@ check: ## the rest of what CI runs: style, header, symbols, least Rust, memory
 lib: ## the C library, shared and static, in target/release
 	@tests/tools/lib release
 
-install: lib ## install header, libraries and mcpconn.pc below PREFIX (/usr/local) and DESTDIR
+install: ## install header, libraries and mcpconn.pc (after make lib) below PREFIX (/usr/local) and DESTDIR
 	@PREFIX="$(PREFIX)" LIBDIR="$(LIBDIR)" DESTDIR="$(DESTDIR)" tests/tools/install
 
 uninstall: ## remove what install brought

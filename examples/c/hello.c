@@ -2,11 +2,11 @@
 #include <mcpconn.h>
 #include <stdio.h>
 
-static int failed(const char *what, mcpconn_error *error)
+static int failed(const char *what, mcpconn_client *client, mcpconn_error *error)
 {
-    mcpconn_str why = mcpconn_error_message(error);
-    fprintf(stderr, "%s: %.*s\n", what, MCPCONN_PRINTF(why));
+    fprintf(stderr, "%s: %s\n", what, mcpconn_error_message(error).ptr);
     mcpconn_error_free(error);
+    mcpconn_client_free(client);
     return 1;
 }
 
@@ -21,18 +21,17 @@ int main(int argc, char **argv)
 
     snprintf(servers, sizeof servers, "{\"mcpServers\": {\"demo\": {\"command\": \"%s\"}}}", argc > 1 ? argv[1] : "");
     if (mcpconn_client_new(NULL, &client, &error))
-        return failed("new", error);
+        return failed("new", client, error);
     if (mcpconn_client_configure(client, MCPCONN_DEPLOYMENT, mcpconn_cstr(servers), NULL, &error))
-        return failed("configure", error);
+        return failed("configure", client, error);
     if (mcpconn_client_call_tool(client, NULL, mcpconn_cstr("demo"), mcpconn_cstr("echo"),
                                  mcpconn_cstr("{\"text\": \"hello\"}"), NULL, &call, &error))
-        return failed("call", error);
+        return failed("call", client, error);
 
     while (!done && mcpconn_client_wait(client, MCPCONN_FOREVER) == MCPCONN_OK) {
         while (mcpconn_client_next_event(client, &event) == MCPCONN_OK) {
-            mcpconn_str text = mcpconn_event_text(event);
             if (mcpconn_event_id(event) == call) {
-                printf("%.*s\n", MCPCONN_PRINTF(text));
+                printf("%s\n", mcpconn_event_text(event).ptr);
                 result = mcpconn_event_kind(event) != MCPCONN_EVENT_RESULT;
                 done = 1;
             }

@@ -22,10 +22,17 @@
 
 static mcpconn_client *client;
 
+static char demo_log[512], flappy_log[512];
+
+static void remove_logs(void)
+{
+    unlink(demo_log);
+    unlink(flappy_log);
+}
+
 static void die(const char *what, mcpconn_error *error)
 {
-    mcpconn_str why = mcpconn_error_message(error);
-    fprintf(stderr, "quickstart: %s: %.*s\n", what, MCPCONN_PRINTF(why));
+    fprintf(stderr, "quickstart: %s: %s\n", what, mcpconn_error_message(error).ptr);
     mcpconn_error_free(error);
     mcpconn_client_free(client);
     exit(1);
@@ -77,8 +84,10 @@ static mcpconn_event *await(uint64_t call, int32_t kind)
         mcpconn_event *event = next_event();
         if (mcpconn_event_id(event) == call && mcpconn_event_kind(event) == kind)
             return event;
-        check(mcpconn_event_id(event) != call || mcpconn_event_kind(event) == MCPCONN_EVENT_PROGRESS,
-              "the call ended otherwise than it should have");
+        if (mcpconn_event_id(event) == call && mcpconn_event_kind(event) != MCPCONN_EVENT_PROGRESS) {
+            fprintf(stderr, "quickstart: %s\n", mcpconn_event_text(event).ptr);
+            die("the call ended otherwise than it should have", NULL);
+        }
         mcpconn_event_free(event);
     }
 }
@@ -95,7 +104,7 @@ static void await_state(const char *server, int32_t state, int print)
             mcpconn_event_server_info(event, &info) == MCPCONN_OK) {
             now = info.state;
             if (print)
-                printf("   %.*s\n", MCPCONN_PRINTF(text));
+                printf("   %s\n", text.ptr);
         }
         mcpconn_event_free(event);
     }
@@ -163,12 +172,12 @@ static void show_tools_and_a_call(void)
         die("list tools", error);
     event = await(call, MCPCONN_EVENT_RESULT);
     text = mcpconn_event_text(event);
-    printf("%.*s\n", MCPCONN_PRINTF(text));
+    printf("%s\n", text.ptr);
     mcpconn_event_free(event);
 
     event = await(call_tool(NULL, "demo", "add", "{\"a\": 2, \"b\": 40}", 0), MCPCONN_EVENT_RESULT);
     text = mcpconn_event_text(event);
-    printf("   add(2, 40) answers: %.*s\n", MCPCONN_PRINTF(text));
+    printf("   add(2, 40) answers: %s\n", text.ptr);
     mcpconn_event_free(event);
 }
 
@@ -178,7 +187,7 @@ static void kill_between_calls(void)
     mcpconn_event *event;
     mcpconn_str text;
 
-    heading("The server is killed between two calls");
+    heading("The server is killed between two calls: the second is answered all the same");
     printf("   process %lld is killed with SIGKILL\n", (long long)before);
     kill((pid_t)before, SIGKILL);
     while (pid_of("demo") == before)
@@ -186,7 +195,7 @@ static void kill_between_calls(void)
     event = await(call_tool(NULL, "demo", "echo", "{\"text\": \"still there\"}", 0), MCPCONN_EVENT_RESULT);
     after = pid_of("demo");
     text = mcpconn_event_text(event);
-    printf("   the second call is answered by process %lld: %.*s\n", (long long)after, MCPCONN_PRINTF(text));
+    printf("   the second call is answered by process %lld: %s\n", (long long)after, text.ptr);
     check(after > 0 && after != before, "the process is the same");
     mcpconn_event_free(event);
 }
@@ -199,7 +208,7 @@ static void kill_during_a_call(void)
     int32_t outcome;
     double killed;
 
-    heading("The server is killed during a call");
+    heading("The server is killed during a call: the call ends at once, and says that it may have run");
     call = call_tool(NULL, "demo", "sleep", "{\"ms\": 20000}", 1);
     mcpconn_event_free(await(call, MCPCONN_EVENT_PROGRESS));
     killed = seconds();
@@ -209,7 +218,7 @@ static void kill_during_a_call(void)
     outcome = mcpconn_error_outcome(mcpconn_event_error(event));
     printf("   a call of 20 s ends after %.0f ms\n", (seconds() - killed) * 1000);
     printf("   outcome: %s\n", outcome_name(outcome));
-    printf("   it says: %.*s\n", MCPCONN_PRINTF(text));
+    printf("   it says: %s\n", text.ptr);
     check(outcome == MCPCONN_OUTCOME_UNKNOWN, "the outcome should be unknown");
     mcpconn_event_free(event);
 }
@@ -222,7 +231,7 @@ static void park_a_flapping_server(const char *log)
     uint64_t home = 0;
     int i, ended = 0, started, alive, allowed = 1 + MAX_UNPROVEN + MAX_RETRIES;
 
-    heading("A server that flaps: it answers the handshake, tools/list and ping, and then exits");
+    heading("A server that flaps (it answers the handshake, tools/list and ping, and then exits) is parked");
     for (i = 0; i < FLAPPY_SCOPES; ++i) {
         char name[32];
         snprintf(name, sizeof name, "flappy-%d", i);
@@ -237,11 +246,12 @@ static void park_a_flapping_server(const char *log)
         int32_t kind = mcpconn_event_kind(event);
         ended += kind == MCPCONN_EVENT_RESULT || kind == MCPCONN_EVENT_ERROR;
         if (mcpconn_event_server_info(event, &info) == MCPCONN_OK && info.state == MCPCONN_STATE_PARKED)
-            printf("   %.*s\n", MCPCONN_PRINTF(text));
+            printf("   %s\n", text.ptr);
         mcpconn_event_free(event);
     }
     started = processes(log, &alive);
-    printf("   %d scopes called it; it was started %d times, and %d are allowed\n", FLAPPY_SCOPES, started, allowed);
+    printf("   %d scopes called it; instead of once for each it was started %d times in all, and never more than %d\n",
+           FLAPPY_SCOPES, started, allowed);
     check(started <= allowed, "it was started too often");
 
     printf("   now it is woken:\n");
@@ -263,7 +273,7 @@ static void fill_the_pool(const char *servers)
     mcpconn_event *event;
     mcpconn_str text;
 
-    heading("A full pool: two sessions are allowed, both have a call in flight, and a third scope comes");
+    heading("A full pool (two sessions, each with a call in flight) refuses a third scope, and cuts no call");
     options.max_sessions = 2;
     if (mcpconn_client_new(&options, &client, &error))
         die("new", error);
@@ -275,14 +285,14 @@ static void fill_the_pool(const char *servers)
     mcpconn_event_free(await(calls[1], MCPCONN_EVENT_PROGRESS));
     event = await(call_tool(third, "demo", "echo", "{\"text\": \"me too\"}", 0), MCPCONN_EVENT_ERROR);
     text = mcpconn_event_text(event);
-    printf("   the third is refused (%s): %.*s\n", outcome_name(mcpconn_error_outcome(mcpconn_event_error(event))),
-           MCPCONN_PRINTF(text));
+    printf("   the third is refused (%s): %s\n", outcome_name(mcpconn_error_outcome(mcpconn_event_error(event))),
+           text.ptr);
     check(mcpconn_error_status(mcpconn_event_error(event)) == MCPCONN_ERR_CAPACITY, "it should be refused");
     mcpconn_event_free(event);
 
     event = await(calls[0], MCPCONN_EVENT_RESULT);
     text = mcpconn_event_text(event);
-    printf("   the first call finishes undisturbed: %.*s\n", MCPCONN_PRINTF(text));
+    printf("   the first call finishes undisturbed: %s\n", text.ptr);
     mcpconn_event_free(event);
     mcpconn_event_free(await(calls[1], MCPCONN_EVENT_RESULT));
     mcpconn_scope_free(first);
@@ -297,7 +307,7 @@ static void close_and_look(const char *demo_log, const char *flappy_log)
     int alive_demo, alive_flappy, started;
     double begun = seconds();
 
-    heading("The client closes");
+    heading("The client closes, and leaves no process behind");
     mcpconn_client_close(client, 0);
     for (;;) {
         mcpconn_event *event = next_event();
@@ -309,7 +319,7 @@ static void close_and_look(const char *demo_log, const char *flappy_log)
     mcpconn_client_free(client);
     client = NULL;
     started = processes(demo_log, &alive_demo) + processes(flappy_log, &alive_flappy);
-    printf("   closed after %.1f s; of %d processes that were started %d are left\n", seconds() - begun, started,
+    printf("   closed after %.0f ms; of %d processes that were started %d are left\n", (seconds() - begun) * 1000, started,
            alive_demo + alive_flappy);
     check(alive_demo + alive_flappy == 0, "a process was left");
     check(waitpid(-1, NULL, WNOHANG) == -1 && errno == ECHILD, "a child was left");
@@ -317,25 +327,29 @@ static void close_and_look(const char *demo_log, const char *flappy_log)
 }
 
 /* A new empty file for a server's log. */
-static void new_log(char *path)
+static void new_log(char *path, size_t size)
 {
-    int fd = mkstemp(path);
-    check(fd >= 0, "no file can be made in /tmp");
+    const char *folder = getenv("TMPDIR");
+    int fd;
+    snprintf(path, size, "%s/mcpconn-XXXXXX", folder ? folder : "/tmp");
+    fd = mkstemp(path);
+    check(fd >= 0, path);
     close(fd);
 }
 
 int main(int argc, char **argv)
 {
-    char demo_log[] = "/tmp/mcpconn-demo-XXXXXX", flappy_log[] = "/tmp/mcpconn-flappy-XXXXXX";
-    char policy[256], servers[8192];
+    char policy[256], servers[16384];
     mcpconn_error *error = NULL;
 
     if (argc != 2) {
         fprintf(stderr, "usage: quickstart DEMO-SERVER\n");
         return 2;
     }
-    new_log(demo_log);
-    new_log(flappy_log);
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    atexit(remove_logs);
+    new_log(demo_log, sizeof demo_log);
+    new_log(flappy_log, sizeof flappy_log);
     snprintf(policy, sizeof policy,
              "{\"budget\": {\"max_retries\": %d, \"max_unproven\": %d, \"backoff_ms\": 100, \"backoff_max_ms\": 400, "
              "\"floor_ms\": 100}, \"close_timeout_ms\": 2000}",
@@ -358,7 +372,5 @@ int main(int argc, char **argv)
     park_a_flapping_server(flappy_log);
     fill_the_pool(servers);
     close_and_look(demo_log, flappy_log);
-    unlink(demo_log);
-    unlink(flappy_log);
     return 0;
 }

@@ -18,19 +18,30 @@ using Error = std::unique_ptr<mcpconn_error, Deleter<mcpconn_error_free>>;
 static std::string_view view(mcpconn_str str) { return {str.ptr, str.len}; }
 static mcpconn_str str(std::string_view text) { return {text.data(), text.size()}; }
 
-static void check(mcpconn_status status, mcpconn_error *error)
+/* Calls a function that takes an error's address last, and throws the error. */
+template <typename Call> static void check(Call call)
 {
-    Error owned(error);
+    mcpconn_error *error = nullptr;
+    const mcpconn_status status = call(&error);
+    const Error owned(error);
     if (status < 0)
         throw std::runtime_error(std::string(view(mcpconn_error_message(error))));
 }
 
 static Event next_event(mcpconn_client *client)
 {
-    mcpconn_event *event = nullptr;
-    while (mcpconn_client_next_event(client, &event) == MCPCONN_EMPTY)
-        check(mcpconn_client_wait(client, MCPCONN_FOREVER), nullptr);
-    return Event(event);
+    for (;;) {
+        mcpconn_event *event = nullptr;
+        switch (mcpconn_client_next_event(client, &event)) {
+        case MCPCONN_OK:
+            return Event(event);
+        case MCPCONN_EMPTY:
+            mcpconn_client_wait(client, MCPCONN_FOREVER);
+            break;
+        default:
+            throw std::runtime_error("the client is closed");
+        }
+    }
 }
 
 int main(int argc, char **argv)
@@ -38,20 +49,26 @@ try {
     const std::string command = argc > 1 ? argv[1] : "";
     const std::string servers = R"({"mcpServers": {"demo": {"command": ")" + command + R"("}}})";
     mcpconn_client *made = nullptr;
-    mcpconn_error *error = nullptr;
     std::uint64_t call = 0;
 
-    check(mcpconn_client_new(nullptr, &made, &error), error);
+    check([&](auto err) { return mcpconn_client_new(nullptr, &made, err); });
     const Client client(made);
-    check(mcpconn_client_configure(made, MCPCONN_DEPLOYMENT, str(servers), nullptr, &error), error);
-    check(mcpconn_client_call_tool(made, nullptr, str("demo"), str("echo"), str(R"({"text": "hello"})"), nullptr,
-                                   &call, &error),
-          error);
+    check([&](auto err) {
+        return mcpconn_client_configure(made, MCPCONN_DEPLOYMENT, str(servers), nullptr, err);
+    });
+    check([&](auto err) {
+        return mcpconn_client_call_tool(made, nullptr, str("demo"), str("echo"), str(R"({"text": "hello"})"), nullptr,
+                                        &call, err);
+    });
     for (;;) {
         const Event event = next_event(made);
-        if (mcpconn_event_id(event.get()) == call) {
+        if (mcpconn_event_id(event.get()) != call)
+            continue;
+        if (mcpconn_event_kind(event.get()) == MCPCONN_EVENT_ERROR)
+            throw std::runtime_error(std::string(view(mcpconn_event_text(event.get()))));
+        if (mcpconn_event_kind(event.get()) == MCPCONN_EVENT_RESULT) {
             std::cout << view(mcpconn_event_text(event.get())) << '\n';
-            return mcpconn_event_kind(event.get()) == MCPCONN_EVENT_RESULT ? 0 : 1;
+            return 0;
         }
     }
 } catch (const std::exception &error) {

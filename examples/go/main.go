@@ -52,15 +52,18 @@ func callEcho(command string) (string, error) {
 
 	var client *C.mcpconn_client
 	var failure *C.mcpconn_error
-	if err := check(C.mcpconn_client_new(nil, &client, &failure), failure); err != nil {
+	status := C.mcpconn_client_new(nil, &client, &failure)
+	if err := check(status, failure); err != nil {
 		return "", err
 	}
 	defer C.mcpconn_client_free(client)
-	if err := check(C.mcpconn_client_configure(client, domain, servers, nil, &failure), failure); err != nil {
+	status = C.mcpconn_client_configure(client, domain, servers, nil, &failure)
+	if err := check(status, failure); err != nil {
 		return "", err
 	}
 	var call C.uint64_t
-	if err := check(C.mcpconn_client_call_tool(client, nil, server, tool, arguments, nil, &call, &failure), failure); err != nil {
+	status = C.mcpconn_client_call_tool(client, nil, server, tool, arguments, nil, &call, &failure)
+	if err := check(status, failure); err != nil {
 		return "", err
 	}
 	for {

@@ -6,6 +6,9 @@
 cd "$(dirname "$0")/../.."
 target=${CARGO_TARGET_DIR:-$PWD/target}
 mkdir -p "$target"
+# Nothing is written outside of the checkout, not even for a moment.
+export TMPDIR=$target/tmp
+mkdir -p "$TMPDIR"
 export MCPCONN_SKIPPED=$target/skipped-by-${0##*/}
 : >"$MCPCONN_SKIPPED"
 results=
