@@ -205,22 +205,52 @@ static inline completion completion_of(const mcpconn_event *event)
     return done;
 }
 
-/* Waits for the end of a call, and drops what else happens meanwhile. */
+/* Ends of calls that came while another one's was waited for. */
+static mcpconn_event *ends_kept[64];
+
+static inline int ends_a_call(const mcpconn_event *event)
+{
+    int32_t kind = mcpconn_event_kind(event);
+    return kind == MCPCONN_EVENT_RESULT || kind == MCPCONN_EVENT_ERROR;
+}
+
+/* The event in the slot that ends this call, or the first free slot for 0. */
+static inline mcpconn_event **kept_end(uint64_t id)
+{
+    size_t i;
+    for (i = 0; i < sizeof ends_kept / sizeof *ends_kept; i++)
+        if (ends_kept[i] ? mcpconn_event_id(ends_kept[i]) == id : id == 0)
+            return &ends_kept[i];
+    CHECK(id != 0);
+    return NULL;
+}
+
+/* Waits for the end of a call. */
 static inline completion finish(mcpconn_client *client, uint64_t id)
 {
+    completion done;
     int progress = 0;
-    for (;;) {
-        mcpconn_event *event = next_event(client, PATIENCE_MS);
-        int32_t kind = mcpconn_event_kind(event);
-        if (mcpconn_event_id(event) == id && (kind == MCPCONN_EVENT_RESULT || kind == MCPCONN_EVENT_ERROR)) {
-            completion done = completion_of(event);
-            mcpconn_event_free(event);
-            done.progress = progress;
-            return done;
-        }
-        progress += mcpconn_event_id(event) == id && kind == MCPCONN_EVENT_PROGRESS;
-        mcpconn_event_free(event);
+    mcpconn_event *event = NULL;
+    mcpconn_event **kept = kept_end(id);
+    if (kept) {
+        event = *kept;
+        *kept = NULL;
     }
+    while (!event) {
+        event = next_event(client, PATIENCE_MS);
+        if (mcpconn_event_id(event) == id && ends_a_call(event))
+            break;
+        progress += mcpconn_event_id(event) == id && mcpconn_event_kind(event) == MCPCONN_EVENT_PROGRESS;
+        if (ends_a_call(event))
+            *kept_end(0) = event;
+        else
+            mcpconn_event_free(event);
+        event = NULL;
+    }
+    done = completion_of(event);
+    mcpconn_event_free(event);
+    done.progress = progress;
+    return done;
 }
 
 /* Starts a call that asks for progress. A call that is refused at once says so in `refused`, and gives 0. */
