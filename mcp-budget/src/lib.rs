@@ -43,6 +43,23 @@
 //! alone, and at most `1 + max_unproven + max_retries` times by home and scopes together. A session gives charges back
 //! only if it was opened in the present round: an old one does not vouch for a new one.
 //!
+//! # What it is worth
+//!
+//! A simulated year of 10,000 servers (`examples/fleet`): restarted every night, all gone for one hour, every Monday all
+//! connections dead because the client's machine slept, one in a hundred flapping for 63 hours until somebody mends it,
+//! one in a hundred dying half a minute after each answer for as long.
+//!
+#![doc = include_str!("../docs/fleet.md")]
+//!
+#![doc = include_str!("../docs/fleet.svg")]
+//!
+//! The price of never storming is the time in which a thousand servers and more come back together: the gate lets in 20
+//! a second, those that a call waits for first.
+//!
+//! # Without std
+//!
+//! Without the feature `tokio` the crate needs `alloc` only.
+//!
 //! # How to use it
 //!
 //! With the feature `tokio` a `Supervisor` does it all for any connector. Without it, [`Budget`] is a state machine
