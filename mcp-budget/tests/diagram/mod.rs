@@ -19,7 +19,7 @@ const BENDS: [((usize, usize), f64, f64); 9] = [
     ((1, 4), -28.0, 0.5),
     ((4, 1), -28.0, 0.5),
     ((1, 5), 28.0, 0.6),
-    ((5, 1), 28.0, 0.6),
+    ((5, 1), 28.0, 0.35),
     ((2, 0), -50.0, 0.5),
     ((3, 0), -95.0, 0.5),
     ((2, 4), 40.0, 0.3),
@@ -84,7 +84,8 @@ fn way(svg: &mut String, from: usize, to: usize, label: &[String]) {
         let _ = writeln!(
             svg,
             "<text x=\"{lx:.0}\" y=\"{y:.0}\" text-anchor=\"middle\" fill=\"currentColor\" \
-             stroke=\"none\" class=\"way\">{line}</text>",
+             style=\"paint-order:stroke;stroke:var(--main-background-color,#fff);stroke-width:5px\">\
+             {line}</text>",
         );
         y += 14.0;
     }
