@@ -1,5 +1,5 @@
 # The doors of this project. Each is a line or two; what is longer is a script in tests/tools.
-.PHONY: help demo test check lib install uninstall
+.PHONY: help demo test bench check lib install uninstall
 
 help: ## show this
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 18
@@ -9,6 +9,9 @@ demo: ## build the library and see it at work (needs Rust, a C compiler and make
 
 test: ## all tests (needs python3 besides; brings Node.js and Go into target/)
 	@tests/tools/test
+
+bench: ## measure, each thing beside what it is to be compared with (slow)
+	@cargo bench --locked -p mcp-pool --bench pool -- --noplot
 
 check: ## the rest of what CI runs: style, header, symbols, least Rust, memory
 	@tests/tools/check

@@ -44,18 +44,36 @@
 //! | a call runs | its [`Lease`] keeps its session, and no other, from being evicted, until it is dropped: after an answer, an error, a timeout, a cancel or a panic |
 //! | an explicit close, or a changed configuration | all that is meant, busy or not, holds no slot any more and is told at once; the returned [`Closing`] waits for it, at most [`close_limit`](Limits::close_limit) for each |
 //! | it is closed while it opens | it never comes to life: all who wait get [`Closed`](AcquireError::Closed), or [`Stale`](AcquireError::Stale) if its configuration went |
+//! | a [drain](Pool::drain_scope) | no call begins any more; running ones end, at most until the limit; then it is closed. Until then it keeps its slot, and whoever comes has a new session opened |
 //! | a session is found dead | [`evict`](Pool::evict) takes it out by its [`SessionId`], and so never the one that replaced it |
 //! | a server's configuration changes or goes | its [`Binding`] is stale for ever and opens nothing; other servers and domains are untouched |
 //! | the last [`Pool`] is dropped | everything is told to close |
+//!
+//! ## Where limits are set
+//!
+//! None of these is set unless you set it.
+//!
+//! | limit | then |
+//! | --- | --- |
+//! | [`idle_ttl`](Limits::idle_ttl) | a session is closed that was not promoted, got or released for so long; one stamp orders this and who has to make room; a call, however long, is never cut |
+//! | [`max_lifetime`](Limits::max_lifetime) | a session that lived for so long is closed if it is idle, else drained without a limit |
+//! | [`sessions_per_server`](Limits::sessions_per_server) | a server with so many sessions makes room with its own idle ones only, or refuses with [`ServerCapacity`](AcquireError::ServerCapacity) |
+//! | [`calls_per_session`](Limits::calls_per_session) | a session with so many calls in flight begins no other: [`Saturated`](AcquireError::Saturated) |
+//! | [`wait`](Limits::wait) | whoever would be refused for want of room waits for it instead, at most so long, in order of arrival among those whom a freed slot can serve; newcomers do not overtake them. What was opened for a slot that idle sessions' own scopes took up again meanwhile is refused all the same |
+//!
+//! [`warm_up`](Pool::warm_up) opens ahead of need, in free slots only. [`counters`](Pool::counters) and
+//! [`snapshot`](Pool::snapshot) tell how the pool stands, an [observer](Pool::observed) hears what happens.
 //!
 //! A [`Handle`] names a session without keeping it: [`begin`](Handle::begin) makes a lease of it, or says
 //! [`Detached`] where the session is no longer pooled, and then the call has not reached it.
 //!
 //! # Inside
 //!
-//! The [`registry`] decides and waits for nothing; it can be used alone. Around it, the pool runs openings and closings
+//! The [`registry`] decides and waits for nothing; it can be used alone. The [`Desk`] is the whole pool in that manner,
+//! for a host that opens and closes its sessions itself: it says what to do, and is told what was done. Around the registry, the pool runs openings and closings
 //! as tokio tasks behind one lock, which is held for the steps of a decision only: those are the same few at every
 //! size, and no session's code runs under it but its `clone`.
+//!
 #![forbid(unsafe_code)]
 
 mod binding;
