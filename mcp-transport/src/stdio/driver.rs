@@ -207,7 +207,7 @@ impl Driver {
                 Step::Wait(until) => return Some(Some(until)),
                 Step::Done => {
                     if left == Left::Nobody {
-                        self.guard.process.set_over();
+                        self.guard.set_over();
                     }
                     if !self.told {
                         self.tell_end(self.reason());

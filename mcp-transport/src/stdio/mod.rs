@@ -9,6 +9,10 @@ mod driver;
 #[cfg(target_os = "linux")]
 mod ending;
 #[cfg(target_os = "linux")]
+mod fork;
+#[cfg(target_os = "linux")]
+mod guardian;
+#[cfg(target_os = "linux")]
 mod outbox;
 #[cfg(target_os = "linux")]
 mod process;

@@ -21,6 +21,8 @@ use super::{
 /// A child of ours.
 #[derive(Debug)]
 pub(super) struct Process {
+    /// What the guardian knows its group by.
+    pub(super) key: u64,
     pid: libc::pid_t,
     pidfd: OwnedFd,
     reaped: Mutex<Option<Exit>>,
@@ -28,8 +30,9 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn new(pid: libc::pid_t, pidfd: OwnedFd) -> Self {
+    pub(super) fn new(pid: libc::pid_t, pidfd: OwnedFd, key: u64) -> Self {
         Self {
+            key,
             pid,
             pidfd,
             reaped: Mutex::new(None),
@@ -40,6 +43,11 @@ impl Process {
     /// The process id, as long as it is the process's own.
     pub(super) fn pid(&self) -> Option<u32> {
         self.reaped().is_none().then_some(self.pid as u32)
+    }
+
+    /// The number of its group, which may be another's once nobody is left.
+    pub(super) fn group(&self) -> libc::pid_t {
+        self.pid
     }
 
     fn reaped(&self) -> MutexGuard<'_, Option<Exit>> {
@@ -69,11 +77,6 @@ impl Process {
             // Somebody is there who has become another user.
             Err(e) => e.raw_os_error() == Some(libc::EPERM),
         }
-    }
-
-    /// Nobody of the group is left.
-    pub(super) fn set_over(&self) {
-        self.over.store(true, Ordering::Relaxed);
     }
 }
 
@@ -110,6 +113,13 @@ impl Guard {
             spawner: self.spawner.clone(),
         }
     }
+
+    /// Nobody of the group is left.
+    pub(super) fn set_over(&self) {
+        if !self.process.over.swap(true, Ordering::Relaxed) {
+            self.spawner.over(self.process.key);
+        }
+    }
 }
 
 impl Drop for Guard {
@@ -118,9 +128,7 @@ impl Drop for Guard {
             return;
         }
         self.process.signal_group(libc::SIGKILL);
-        if self.process.reaped().is_none() {
-            self.spawner.reap_later(self.process.clone());
-        }
+        self.spawner.killed(self.process.clone());
     }
 }
 
@@ -202,7 +210,7 @@ mod tests {
         let script = "sleep 1000 </dev/null >/dev/null 2>&1 & echo $!; exec cat";
         config.args = vec!["-c".into(), script.into()];
         let command = command::resolve(&config, std::env::vars_os()).unwrap();
-        let leader = spawn::spawn(&command).unwrap();
+        let leader = spawn::spawn(&command, None).unwrap();
         sys::poll_readable(&[leader.stdout.as_fd()], None);
         let mut line = [0; 64];
         let mut stdout = std::fs::File::from(leader.stdout.try_clone().unwrap());

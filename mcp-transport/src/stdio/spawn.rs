@@ -1,14 +1,14 @@
-//! Starts the process itself: one fork, and what the child does before it becomes the server.
+//! Starts the server's process: what the child does before it becomes the server, and what is told of it.
 //!
 //! Not by `std::process::Command`, for two reasons. It asserts that it can wait for a child whose exec failed,
 //! which it cannot in a host that ignores SIGCHLD. And it gives no descriptor of the process: one that is
-//! opened by number afterwards may be another's in such a host, where `clone3` gives it with the child.
+//! opened by number afterwards may be another's in such a host, where [`fork`] gives it with the child.
 #![allow(unsafe_code)]
 
 use std::{
     ffi::CString,
     io::{self, Read},
-    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
+    os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
     ptr,
 };
 
@@ -16,6 +16,8 @@ use crate::error::{Error, ErrorKind};
 
 use super::{
     command::{self, Command},
+    fork::{default_signals, fork},
+    guardian::Notice,
     sys,
 };
 
@@ -42,7 +44,9 @@ enum Stage {
 ///
 /// The child dies with the calling *thread*: call it from one that lives as long as the child may. All signals
 /// should be blocked on it, so that no handler of the host's runs in the child before these are gone.
-pub(super) fn spawn(command: &Command) -> Result<Child, Error> {
+///
+/// With `notice` the child announces its group to the guardian before it runs anything of the server's.
+pub(super) fn spawn(command: &Command, notice: Option<&Notice<'_>>) -> Result<Child, Error> {
     let (stdin_theirs, stdin) = sys::pipe().map_err(local)?;
     let (stdout, stdout_theirs) = sys::pipe().map_err(local)?;
     let (stderr, stderr_theirs) = sys::pipe().map_err(local)?;
@@ -67,9 +71,11 @@ pub(super) fn spawn(command: &Command) -> Result<Child, Error> {
         stdio: [&stdin_theirs, &stdout_theirs, &stderr_theirs].map(AsRawFd::as_raw_fd),
         report: report_theirs.as_raw_fd(),
         parent: std::process::id(),
+        notice,
     };
-    // SAFETY: every pointer of the plan is into memory that outlives this function's frame in both processes.
-    let (pid, pidfd) = unsafe { fork(&plan) }.map_err(local)?;
+    // SAFETY: every pointer of the plan is into memory that outlives this function's frame in both processes, and
+    // the child calls nothing but what may be called between fork and exec.
+    let (pid, pidfd) = unsafe { fork(become_server, &plan) }.map_err(local)?;
     drop((stdin_theirs, stdout_theirs, stderr_theirs, report_theirs));
     let mut failure = Vec::new();
     // It ends at exec, when the child's end of this pipe is closed, or with the child.
@@ -140,7 +146,7 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
 }
 
 /// What the child needs, as it needs it: after a fork of a process with threads nothing may be allocated.
-struct Plan {
+struct Plan<'a> {
     program: *const libc::c_char,
     args: *const *const libc::c_char,
     sh: *const libc::c_char,
@@ -150,69 +156,14 @@ struct Plan {
     stdio: [RawFd; 3],
     report: RawFd,
     parent: u32,
-}
-
-/// `struct clone_args` of the kernel, in its first version that has a size (64 bytes).
-#[repr(C)]
-#[derive(Default)]
-struct CloneArgs {
-    flags: u64,
-    pidfd: u64,
-    child_tid: u64,
-    parent_tid: u64,
-    exit_signal: u64,
-    stack: u64,
-    stack_size: u64,
-    tls: u64,
-}
-
-/// Forks. The child never returns from here. In the parent, the child's id and its descriptor.
-///
-/// # Safety
-/// The plan's pointers must be good, and end with null where they are lists.
-unsafe fn fork(plan: &Plan) -> io::Result<(libc::pid_t, io::Result<OwnedFd>)> {
-    let mut pidfd: RawFd = -1;
-    let args = CloneArgs {
-        flags: libc::CLONE_PIDFD as u64,
-        pidfd: &raw mut pidfd as u64,
-        exit_signal: libc::SIGCHLD as u64,
-        ..CloneArgs::default()
-    };
-    // SAFETY: without CLONE_VM this is a fork: the child goes on with a copy of this stack. It calls nothing
-    // but what may be called between fork and exec.
-    let pid = unsafe { libc::syscall(libc::SYS_clone3, &raw const args, size_of::<CloneArgs>()) };
-    match pid {
-        // SAFETY: the caller's promise.
-        0 => unsafe { become_server(plan) },
-        1.. => {
-            // SAFETY: the kernel has just made it, and nobody else knows it.
-            let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-            return Ok((pid as libc::pid_t, Ok(pidfd)));
-        }
-        _ => {}
-    }
-    let error = io::Error::last_os_error();
-    // Sandboxes forbid clone3, for they cannot look into its arguments.
-    if !matches!(
-        error.raw_os_error(),
-        Some(libc::ENOSYS | libc::EPERM | libc::EINVAL)
-    ) {
-        return Err(error);
-    }
-    // SAFETY: as above.
-    match unsafe { libc::fork() } {
-        // SAFETY: the caller's promise.
-        0 => unsafe { become_server(plan) },
-        pid if pid > 0 => Ok((pid, sys::pidfd_open(pid))),
-        _ => Err(io::Error::last_os_error()),
-    }
+    notice: Option<&'a Notice<'a>>,
 }
 
 /// The child's part: async-signal-safe calls only, up to exec.
 ///
 /// # Safety
-/// Only in a process that was forked just now, with a plan as [`fork`] wants it.
-unsafe fn become_server(plan: &Plan) -> ! {
+/// Only in a process that was forked just now, with a plan whose pointers are good, and end with null where they are lists.
+unsafe fn become_server(plan: &Plan<'_>) -> ! {
     // SAFETY: all of these may be called after a fork; what they are given is on this stack or in the plan.
     unsafe {
         default_signals();
@@ -228,6 +179,10 @@ unsafe fn become_server(plan: &Plan) -> ! {
         if libc::getppid() as u32 != plan.parent {
             // The parent ended before it could be waited for in this way.
             libc::_exit(127);
+        }
+        if let Some(notice) = plan.notice {
+            // Before there can be anyone else in the group. Where it fails, the parent tells it.
+            notice.send_for_myself();
         }
         for (wanted, fd) in (0..).zip(plan.stdio) {
             // None of them is 0, 1 or 2 now, so that none is lost here; the copies stay open at exec.
@@ -249,21 +204,6 @@ unsafe fn become_server(plan: &Plan) -> ! {
             *libc::__errno_location() = libc::ENOEXEC;
         }
         fail(plan, Stage::Exec)
-    }
-}
-
-/// Every signal's default: exec takes handlers off, but an ignored signal stays ignored.
-///
-/// # Safety
-/// Only in the child.
-unsafe fn default_signals() {
-    for signal in 1..=64 {
-        // SAFETY: all zero is SIG_DFL without flags. KILL, STOP and the two that the C library keeps for itself
-        // are refused, and are as they should be.
-        unsafe {
-            let default: libc::sigaction = std::mem::zeroed();
-            libc::sigaction(signal, &default, ptr::null_mut());
-        }
     }
 }
 
@@ -298,7 +238,7 @@ unsafe fn close_others_at_exec() {
 ///
 /// # Safety
 /// Only in the child.
-unsafe fn fail(plan: &Plan, stage: Stage) -> ! {
+unsafe fn fail(plan: &Plan<'_>, stage: Stage) -> ! {
     // SAFETY: the report is on this stack; a pipe takes five bytes at once.
     unsafe {
         let [a, b, c, d] = (*libc::__errno_location()).to_ne_bytes();

@@ -10,6 +10,7 @@ use std::{
     os::fd::{AsFd, OwnedFd},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::oneshot;
@@ -18,22 +19,37 @@ use crate::error::{Error, ErrorKind};
 
 use super::{
     command::Command,
+    guardian::Guardian,
     process::{Guard, Process},
     spawn, sys,
 };
 
 /// Starts child processes, from a thread of its own that lives as long as any of them.
 ///
-/// Clones share the thread. It is started with the first child, has all signals blocked (SIGCHLD only where the host
-/// handles it), and ends once every clone is dropped, those that transports hold included, and every child has ended.
-#[derive(Debug, Clone, Default)]
+/// Clones share the thread. It is started with the first child, has all signals blocked (SIGCHLD only where the
+/// host handles it), and ends once every clone is dropped, those that transports hold included, and every child has
+/// ended.
+///
+/// Beside the thread there is one *guardian*: a process (`mcp-guardian`) that ends the children, and whatever is in
+/// their groups, when this process has ended in whatever way: by `exit`, `abort`, or a signal, also SIGKILL. It runs
+/// in a session of its own, holds none of the host's descriptors and next to none of its memory, and ends by itself
+/// with the thread. Where it is ended from outside it is replaced. A host that waits for all its children sees it
+/// as one more.
+#[derive(Debug, Clone)]
 pub struct Spawner {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     mailbox: Mutex<Option<Arc<Mailbox>>>,
+    guarded: bool,
+}
+
+impl Default for Spawner {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Drop for Shared {
@@ -60,7 +76,24 @@ pub(super) struct Started {
 impl Spawner {
     /// A spawner without a thread yet.
     pub fn new() -> Self {
-        Self::default()
+        Self::with_guardian(true)
+    }
+
+    /// A spawner that starts no guardian.
+    ///
+    /// When this process ends without closing them, each child is killed by the kernel all the same, but not what
+    /// it has started itself.
+    pub fn without_guardian() -> Self {
+        Self::with_guardian(false)
+    }
+
+    fn with_guardian(guarded: bool) -> Self {
+        Self {
+            shared: Arc::new(Shared {
+                mailbox: Mutex::new(None),
+                guarded,
+            }),
+        }
     }
 
     /// Starts a process. When the future is dropped, so is the process.
@@ -78,11 +111,20 @@ impl Spawner {
         })
     }
 
-    /// Takes note of the end of a process that was killed, once it comes.
-    pub(super) fn reap_later(&self, process: Arc<Process>) {
-        // Where there is no thread, none of its children can have been killed.
+    /// Takes note of the end of a process that was killed with its group, once it comes.
+    pub(super) fn killed(&self, process: Arc<Process>) {
+        self.tell(Letter::Killed(process));
+    }
+
+    /// Nobody is left of the group with this key.
+    pub(super) fn over(&self, key: u64) {
+        self.tell(Letter::Over(key));
+    }
+
+    fn tell(&self, letter: Letter) {
+        // Where there is no thread, there is none of its children.
         if let Ok(mailbox) = self.mailbox() {
-            mailbox.post(Letter::Reap(process));
+            mailbox.post(letter);
         }
     }
 
@@ -95,7 +137,7 @@ impl Spawner {
         if let Some(mailbox) = &*mailbox {
             return Ok(mailbox.clone());
         }
-        let started = start_thread().map_err(|e| {
+        let started = start_thread(self.shared.guarded).map_err(|e| {
             Error::new(
                 ErrorKind::Local,
                 format!("no thread can be started now: {e}"),
@@ -112,7 +154,8 @@ enum Letter {
         spawner: Spawner,
         reply: oneshot::Sender<Result<Started, Error>>,
     },
-    Reap(Arc<Process>),
+    Killed(Arc<Process>),
+    Over(u64),
     End,
 }
 
@@ -128,7 +171,8 @@ impl std::fmt::Debug for Letter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Spawn { .. } => "Spawn",
-            Self::Reap(_) => "Reap",
+            Self::Killed(_) => "Killed",
+            Self::Over(_) => "Over",
             Self::End => "End",
         })
     }
@@ -168,29 +212,58 @@ impl Drop for Taker {
     }
 }
 
-fn start_thread() -> io::Result<Arc<Mailbox>> {
+fn start_thread(guarded: bool) -> io::Result<Arc<Mailbox>> {
     let mailbox = Arc::new(Mailbox {
         letters: Mutex::new(Some(Vec::new())),
         posted: sys::eventfd()?.into(),
     });
     let taker = Taker(mailbox.clone());
     let thread = thread::Builder::new().name("mcp-spawner".into());
-    sys::with_signals_blocked(|| thread.spawn(move || run(&taker.0)))?;
+    sys::with_signals_blocked(|| thread.spawn(move || run(&taker.0, Guardian::new(guarded))))?;
     Ok(mailbox)
 }
 
-fn run(mailbox: &Mailbox) {
-    let mut dying: Vec<Arc<Process>> = Vec::new();
+/// How long what was killed with its leader may take to be gone, and how often that is looked at: what is left then
+/// cannot be killed, or is a zombie of somebody who does not wait for it.
+const DYING: Duration = Duration::from_secs(2);
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A process that was killed with its group.
+struct Dying {
+    process: Arc<Process>,
+    /// Since when its leader has been reaped.
+    reaped: Option<Instant>,
+}
+
+impl Dying {
+    /// Whether there is nothing more to wait for.
+    fn is_over(&mut self) -> bool {
+        if self.process.reap().is_none() {
+            return false;
+        }
+        let reaped = *self.reaped.get_or_insert_with(Instant::now);
+        reaped.elapsed() > DYING || !self.process.signal_group(libc::SIGKILL)
+    }
+}
+
+fn run(mailbox: &Mailbox, mut guardian: Guardian) {
+    let mut dying: Vec<Dying> = Vec::new();
     let mut ending = false;
     loop {
         sys::block_sigchld_if_handled();
-        dying.retain(|process| process.reap().is_none());
+        dying.retain_mut(|dying| {
+            let over = dying.is_over();
+            if over {
+                guardian.over(dying.process.key);
+            }
+            !over
+        });
+        guardian.check();
         if ending && dying.is_empty() {
+            guardian.stop();
             return;
         }
-        let mut fds = vec![mailbox.posted.as_fd()];
-        fds.extend(dying.iter().map(|process| process.as_fd()));
-        sys::poll_readable(&fds, None);
+        wait(mailbox, &dying, &guardian);
         for letter in mailbox.take() {
             match letter {
                 Letter::Spawn {
@@ -199,24 +272,46 @@ fn run(mailbox: &Mailbox) {
                     reply,
                 } => {
                     // Where nobody waits any more, what was started is dropped here, and killed.
-                    let _ = reply.send(start(&command, spawner));
+                    let _ = reply.send(start(&command, spawner, &mut guardian));
                 }
-                Letter::Reap(process) => dying.push(process),
+                Letter::Killed(process) => {
+                    if !dying.iter().any(|d| d.process.key == process.key) {
+                        dying.push(Dying {
+                            process,
+                            reaped: None,
+                        });
+                    }
+                }
+                Letter::Over(key) => guardian.over(key),
                 Letter::End => ending = true,
             }
         }
     }
 }
 
-fn start(command: &Command, spawner: Spawner) -> Result<Started, Error> {
+/// Waits for a letter, the end of a process that dies, or that of the guardian.
+fn wait(mailbox: &Mailbox, dying: &[Dying], guardian: &Guardian) {
+    let mut fds = vec![mailbox.posted.as_fd()];
+    fds.extend(guardian.as_fd());
+    let (reaped, unreaped): (Vec<_>, Vec<_>) = dying.iter().partition(|d| d.reaped.is_some());
+    fds.extend(unreaped.iter().map(|dying| dying.process.as_fd()));
+    sys::poll_readable(&fds, (!reaped.is_empty()).then_some(LOOK));
+}
+
+fn start(command: &Command, spawner: Spawner, guardian: &mut Guardian) -> Result<Started, Error> {
+    let key = guardian.new_key();
+    let notice = guardian.notice(key);
+    let spawned = sys::with_signals_blocked(|| spawn::spawn(command, notice.as_ref()));
     let spawn::Child {
         pid,
         pidfd,
         stdin,
         stdout,
         stderr,
-    } = sys::with_signals_blocked(|| spawn::spawn(command))?;
-    let guard = Guard::new(Arc::new(Process::new(pid, pidfd)), spawner);
+    } = spawned.inspect_err(|_| guardian.over(key))?;
+    let process = Arc::new(Process::new(pid, pidfd, key));
+    guardian.opened(&process);
+    let guard = Guard::new(process, spawner);
     Ok(Started {
         guard,
         stdin,

@@ -58,13 +58,25 @@ pub(super) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((above_stdio(read)?, above_stdio(write)?))
 }
 
-fn above_stdio(fd: OwnedFd) -> io::Result<OwnedFd> {
+/// Out of the way of what a host that has closed 0, 1 or 2 reads and writes there all the same.
+pub(super) fn above_stdio(fd: OwnedFd) -> io::Result<OwnedFd> {
     if fd.as_raw_fd() > 2 {
         return Ok(fd);
     }
     // SAFETY: it only makes another descriptor.
     let other = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 3) };
     checked(other).map(owned)
+}
+
+/// Two ends of a socket that keeps the bounds of what is sent and takes descriptors along. As with [`pipe`], neither
+/// is one of 0, 1 and 2.
+pub(super) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [-1; 2];
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: the kernel writes two descriptors into the array.
+    checked(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })?;
+    let (one, other) = (owned(ends[0]), owned(ends[1]));
+    Ok((above_stdio(one)?, above_stdio(other)?))
 }
 
 /// Makes reads and writes of this end return instead of waiting.
@@ -96,7 +108,8 @@ pub(super) fn read_to_end_of(
 /// An eventfd for waking one waiting thread.
 pub(super) fn eventfd() -> io::Result<OwnedFd> {
     // SAFETY: it only makes a descriptor.
-    checked(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) }).map(owned)
+    let fd = checked(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+    above_stdio(owned(fd))
 }
 
 /// Waits until one of the descriptors is readable or the time is over; says which are.
@@ -117,11 +130,23 @@ pub(super) fn poll_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -
     polled.iter().map(|p| p.revents != 0).collect()
 }
 
-/// A descriptor of the process with this id.
+/// Waits until the descriptor takes something or the time is over; says whether it does.
+pub(super) fn poll_writable(fd: BorrowedFd<'_>, timeout: Duration) -> bool {
+    let mut polled = libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    let timeout = libc::c_int::try_from(timeout.as_millis()).unwrap_or(libc::c_int::MAX);
+    // SAFETY: it is one entry.
+    unsafe { libc::poll(&raw mut polled, 1, timeout) > 0 }
+}
+
+/// A descriptor of the process with this id; none of 0, 1 and 2.
 pub(super) fn pidfd_open(pid: libc::pid_t) -> io::Result<OwnedFd> {
     // SAFETY: it only makes a descriptor; the kernel closes it at exec.
     let fd = checked_long(unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) })?;
-    Ok(owned(fd as RawFd))
+    above_stdio(owned(fd as RawFd))
 }
 
 /// Sends a signal to the process that the descriptor is of: never to another, also after its id is used again.

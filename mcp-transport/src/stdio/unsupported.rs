@@ -19,6 +19,11 @@ impl Spawner {
     pub fn new() -> Self {
         Self(())
     }
+
+    /// The same.
+    pub fn without_guardian() -> Self {
+        Self(())
+    }
 }
 
 /// A server that is a child process; on this platform it cannot be started.
