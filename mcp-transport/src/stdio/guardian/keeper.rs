@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use std::{
+    ffi::CStr,
     io,
     mem::MaybeUninit,
     os::fd::{OwnedFd, RawFd},
@@ -32,25 +33,53 @@ const NAME: &[u8] = b"mcp-guardian\0";
 /// Forks the guardian. It holds these two descriptors: its end of the socket, and the host's.
 pub(super) fn fork(socket: RawFd, host: RawFd) -> io::Result<(libc::pid_t, io::Result<OwnedFd>)> {
     // SAFETY: `keep` calls only what may be called then.
-    unsafe { fork::fork(keep, &Ends { socket, host }) }
+    unsafe {
+        let plan = Plan {
+            socket,
+            host,
+            gives_back: !is_under_a_checker(),
+        };
+        fork::fork(keep, &plan)
+    }
 }
 
-/// What it gets of the host's descriptors.
-struct Ends {
+/// Whether valgrind or a sanitizer looks on: these keep their own state in memory like what is given back, and need
+/// it for every call.
+fn is_under_a_checker() -> bool {
+    let sanitizers = [
+        c"__asan_init",
+        c"__hwasan_init",
+        c"__msan_init",
+        c"__tsan_init",
+    ];
+    // SAFETY: the names end with NUL; the address is only compared.
+    let is_there =
+        |name: &CStr| unsafe { !libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()).is_null() };
+    sanitizers.into_iter().any(is_there)
+        || std::fs::read("/proc/self/maps")
+            .is_ok_and(|maps| memchr::memmem::find(&maps, b"/vgpreload_").is_some())
+}
+
+/// What it gets.
+struct Plan {
     socket: RawFd,
     host: RawFd,
+    /// Whether it gives the host's memory back.
+    gives_back: bool,
 }
 
 /// # Safety
 /// Only in a process that was forked just now.
-unsafe fn keep(ends: &Ends) -> ! {
+unsafe fn keep(plan: &Plan) -> ! {
     // SAFETY: all of these may be called after a fork.
     unsafe {
         settle();
-        take_descriptors(ends.socket, ends.host);
+        take_descriptors(plan.socket, plan.host);
         rename();
-        rehearse();
-        give_memory_back();
+        if plan.gives_back {
+            rehearse();
+            give_memory_back();
+        }
         let mut groups = Groups::new();
         watch(&mut groups);
         end(&mut groups);
