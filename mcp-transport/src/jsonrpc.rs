@@ -16,6 +16,14 @@ use crate::error::{Error, ErrorKind};
 
 /// The code of "method not found".
 pub const METHOD_NOT_FOUND: i64 = -32601;
+/// The code of "invalid params".
+pub const INVALID_PARAMS: i64 = -32602;
+/// The code of "internal error".
+pub const INTERNAL_ERROR: i64 = -32603;
+/// The code with which we refuse a request of a server that has too many open.
+pub const BUSY: i64 = -32000;
+/// The code with which we refuse a request of a server that was not answered in time, as MCP's SDKs do.
+pub const TIMED_OUT: i64 = -32001;
 
 /// The id of a request of ours; also its progress token. Counted up from 1 within a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -197,6 +205,17 @@ pub(crate) fn progress_of(params: &[u8]) -> Option<RequestId> {
     }
     let progress: Progress<'_> = serde_json::from_slice(params).ok()?;
     RequestId::from_echo(progress.token.get())
+}
+
+/// The request of the server that the params of its `notifications/cancelled` are about.
+pub(crate) fn canceled_of(params: &[u8]) -> Option<&RawValue> {
+    #[derive(Deserialize)]
+    struct Canceled<'a> {
+        #[serde(borrow, rename = "requestId")]
+        id: &'a RawValue,
+    }
+    let canceled: Canceled<'_> = serde_json::from_slice(params).ok()?;
+    Some(canceled.id)
 }
 
 /// Reads the id of an answer that was too long to be kept, from its first and its last bytes.

@@ -41,6 +41,12 @@ pub enum Incoming {
 pub trait Receiver: Send + Sync + 'static {
     /// Takes what came.
     fn receive(&self, incoming: Incoming);
+
+    /// Whether anything more is to be read for now. A transport that finds it is not leaves what comes with its
+    /// peer, and looks again when [`Transport::resume`] is called.
+    fn wants_more(&self) -> bool {
+        true
+    }
 }
 
 /// What carries the messages of one session.
@@ -68,6 +74,9 @@ pub trait Transport: std::fmt::Debug + Send + Sync + 'static {
     /// May be called more than once and together with anything else. A transport that can do so begins with the
     /// call and goes on when the future is dropped.
     fn close(&self, limit: Duration) -> BoxFuture<'_, ()>;
+
+    /// The receiver [wants more](Receiver::wants_more) again. Never waits; may be called from any thread.
+    fn resume(&self) {}
 
     /// What is known of the server beside its messages, in one line for an error's text: what it printed
     /// that was no message, what it said on stderr. `None` where there is nothing to tell.

@@ -2,94 +2,19 @@
 
 mod common;
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use common::{Notifications, options};
+use common::{Notifications, fake::Fake, options};
 use mcp_transport::{
     error::{Cause, Error, ErrorKind, Outcome},
     jsonrpc::RequestId,
     revision::Revision,
     session::{RequestOptions, Session, list_all},
-    transport::{BoxFuture, Incoming, Outgoing, Receiver, Transport},
+    transport::Incoming,
 };
 use serde_json::{Value, json};
 use tokio::{sync::mpsc, time::Instant};
-
-/// A transport that does nothing by itself: the test plays the server.
-#[derive(Default)]
-struct Fake {
-    receiver: Mutex<Option<Arc<dyn Receiver>>>,
-    sent: Mutex<Option<mpsc::UnboundedSender<Value>>>,
-    /// Whether a request counts as written when it is sent.
-    holds_back: Mutex<bool>,
-    abandoned: Mutex<Vec<RequestId>>,
-    closed: Mutex<Option<Duration>>,
-    negotiated: Mutex<Option<Revision>>,
-}
-
-impl std::fmt::Debug for Fake {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Fake")
-    }
-}
-
-impl Fake {
-    fn new() -> (Arc<Self>, mpsc::UnboundedReceiver<Value>) {
-        let (sender, sent) = mpsc::unbounded_channel();
-        let fake = Self {
-            sent: Mutex::new(Some(sender)),
-            ..Self::default()
-        };
-        (Arc::new(fake), sent)
-    }
-
-    fn deliver(&self, incoming: Incoming) {
-        let receiver = self.receiver.lock().unwrap().clone().unwrap();
-        receiver.receive(incoming);
-    }
-
-    fn says(&self, message: Value) {
-        self.deliver(Incoming::Message(message.to_string().into()));
-    }
-
-    fn answers(&self, request: &Value, result: Value) {
-        self.says(json!({"jsonrpc": "2.0", "id": request["id"], "result": result}));
-    }
-}
-
-impl Transport for Fake {
-    fn start(&self, receiver: Arc<dyn Receiver>) -> BoxFuture<'_, Result<(), Error>> {
-        *self.receiver.lock().unwrap() = Some(receiver);
-        Box::pin(async { Ok(()) })
-    }
-    fn send(&self, message: Outgoing) {
-        let holds_back = *self.holds_back.lock().unwrap();
-        if let (Some(id), false) = (message.request, holds_back) {
-            self.deliver(Incoming::Written(id));
-        }
-        let value = serde_json::from_slice(&message.bytes).unwrap();
-        if let Some(sent) = &*self.sent.lock().unwrap() {
-            let _ = sent.send(value);
-        }
-    }
-    fn negotiated(&self, revision: Revision) {
-        *self.negotiated.lock().unwrap() = Some(revision);
-    }
-    fn abandon(&self, request: RequestId) {
-        self.abandoned.lock().unwrap().push(request);
-    }
-    fn close(&self, limit: Duration) -> BoxFuture<'_, ()> {
-        *self.closed.lock().unwrap() = Some(limit);
-        Box::pin(async {})
-    }
-    fn diagnosis(&self) -> Option<String> {
-        Some("it hums".into())
-    }
-}
 
 struct Open {
     session: Session,

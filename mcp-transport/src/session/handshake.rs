@@ -39,7 +39,7 @@ pub(super) async fn run(link: &Arc<Link>, options: &SessionOptions) -> Result<In
         }
     }
     // `initialize` is the one request that must never be cancelled.
-    let params = initialize_params(options);
+    let params = initialize_params(options, &link.router.open.offers().capabilities());
     let mut call = Request::begin(
         link.clone(),
         "initialize",
@@ -63,11 +63,13 @@ pub(super) async fn run(link: &Arc<Link>, options: &SessionOptions) -> Result<In
     Ok(info)
 }
 
-fn initialize_params(options: &SessionOptions) -> Bytes {
+fn initialize_params(options: &SessionOptions, capabilities: &[u8]) -> Bytes {
     let mut params = BytesMut::with_capacity(256);
     params.put_slice(b"{\"protocolVersion\":");
     jsonrpc::put_string(&mut params, Revision::OFFERED.as_str());
-    params.put_slice(b",\"capabilities\":{},\"clientInfo\":{\"name\":");
+    params.put_slice(b",\"capabilities\":");
+    params.put_slice(capabilities);
+    params.put_slice(b",\"clientInfo\":{\"name\":");
     jsonrpc::put_string(&mut params, &options.client_name);
     params.put_slice(b",\"version\":");
     jsonrpc::put_string(&mut params, &options.client_version);

@@ -1,5 +1,8 @@
 //! One MCP client session: the handshake, and requests that find their answers.
 
+mod asked;
+mod backlog;
+mod coalesce;
 mod handshake;
 mod paging;
 mod request;
@@ -17,6 +20,9 @@ use crate::{
     transport::{Outgoing, Transport},
 };
 
+pub use asked::{Offers, ServerRequest, ServerRequestId, ServerRequestKind, Withdrawn};
+pub use backlog::{Backlog, Held};
+pub use coalesce::{Coalescer, Refresh};
 use handshake::Info;
 pub use paging::list_all;
 pub use request::Request;
@@ -26,7 +32,7 @@ use router::Router;
 /// How long a server may take to go when its handshake failed: it was never in use.
 const FAILED_CLOSE: Duration = Duration::from_secs(1);
 
-/// Who hears what the server says on its own.
+/// Who hears what the server says and asks on its own.
 ///
 /// Called from the transport's reader, in the order in which it came: it must not block.
 pub trait Handler: Send + Sync {
@@ -34,6 +40,31 @@ pub trait Handler: Send + Sync {
     /// like. `params` is the raw JSON, empty if there was none. Progress goes to its request instead.
     fn notification(&self, method: &str, params: Bytes) {
         let _ = (method, params);
+    }
+
+    /// Which requests of the server are taken. Asked once for each session, before `initialize` advertises it.
+    fn offers(&self) -> Offers {
+        Offers::default()
+    }
+
+    /// A request of the server, of a kind that is offered. It is kept until it is answered, which may be at once or
+    /// later and from anywhere; dropped, it is refused.
+    fn asked(&self, request: ServerRequest) {
+        drop(request);
+    }
+
+    /// Nobody waits for the answer to this request any more: what the host does for it, a dialogue say, may stop.
+    ///
+    /// Not called for a request that was answered. Called from any thread, also before [`asked`](Self::asked) of the
+    /// same request has returned.
+    fn withdrawn(&self, request: ServerRequestId, why: Withdrawn) {
+        let _ = (request, why);
+    }
+
+    /// The count of what the host has not taken yet, if it wants to hold something of the session's before it has the
+    /// session. Asked once for each session; `None`: one of its own, see [`Session::backlog`].
+    fn backlog(&self) -> Option<Backlog> {
+        None
     }
 }
 
@@ -49,7 +80,7 @@ pub struct SessionOptions {
     pub client_version: String,
     /// When connecting and the handshake must be done; past it the attempt has failed.
     pub connect_deadline: Instant,
-    /// Who hears notifications.
+    /// Who hears notifications and requests of the server.
     pub handler: Arc<dyn Handler>,
 }
 
@@ -125,7 +156,7 @@ impl Drop for Link {
 
 impl Link {
     fn new(transport: Arc<dyn Transport>, handler: Arc<dyn Handler>) -> Arc<Self> {
-        let router = Arc::new(Router::new(Arc::downgrade(&transport), handler));
+        let router = Router::new(Arc::downgrade(&transport), handler);
         Arc::new(Self { router, transport })
     }
 
@@ -276,6 +307,12 @@ impl Session {
     /// The server's instructions for the model, if it sent any.
     pub fn instructions(&self) -> Option<&str> {
         self.info.instructions.as_deref()
+    }
+
+    /// The count of what of this session nobody has taken yet. While it is over its limit, nothing is read from the
+    /// server, so that its silence then means nothing.
+    pub fn backlog(&self) -> &Backlog {
+        self.link.router.backlog()
     }
 
     /// What was dropped or refused so far.

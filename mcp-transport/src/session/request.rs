@@ -15,13 +15,13 @@ use crate::{
     transport::Outgoing,
 };
 
-use super::{Link, RequestOptions};
+use super::{Link, RequestOptions, router::Answer};
 
 /// A request that was handed to the transport and has not ended. Dropped, it is cancelled.
 pub struct Request {
     link: Arc<Link>,
     id: RequestId,
-    answer: oneshot::Receiver<Result<Bytes, Error>>,
+    answer: oneshot::Receiver<Answer>,
     begun: Instant,
     deadline: Option<Instant>,
     idle: Option<Duration>,
@@ -118,15 +118,14 @@ impl Request {
         }
     }
 
-    fn end(
-        &mut self,
-        answer: Result<Result<Bytes, Error>, oneshot::error::RecvError>,
-    ) -> Result<Bytes, Error> {
+    fn end(&mut self, answer: Result<Answer, oneshot::error::RecvError>) -> Result<Bytes, Error> {
         self.over = true;
-        answer.unwrap_or_else(|_| {
+        let answer = answer.unwrap_or_else(|_| {
             let error = Error::new(ErrorKind::Internal, "the request was forgotten");
             Err(error.with_outcome(Outcome::Unknown))
-        })
+        });
+        // Delivered: it no longer counts.
+        answer.map(|(result, _held)| result)
     }
 
     /// Cancels it, telling the server if it was sent: an error of the kind `Canceled` that says what is known of

@@ -19,12 +19,16 @@ use tracing::{debug, warn};
 
 use crate::{
     error::{Error, ErrorKind, Outcome, RpcError},
-    jsonrpc::{self, Envelope, METHOD_NOT_FOUND, RequestId},
+    jsonrpc::{self, Envelope, RequestId},
     text,
     transport::{Incoming, Outgoing, Receiver, Transport},
 };
 
-use super::{Handler, OnProgress};
+use super::{
+    Handler, OnProgress,
+    asked::{Admission, Open, ServerRequestId, Withdrawn},
+    backlog::{Backlog, Held},
+};
 
 /// How many messages that are none are told in full in the log; the rest are only counted.
 const LOGGED: u64 = 8;
@@ -41,14 +45,20 @@ pub struct Counters {
     pub malformed: u64,
     /// Messages with broken UTF-8, taken with replacement characters.
     pub repaired: u64,
-    /// Requests of the server that were refused.
+    /// Requests of the server that were refused by us: not offered, too many, or past their deadline.
     pub refused: u64,
+    /// Requests of the server that bore the id of one that was open.
+    pub duplicate: u64,
 }
 
 /// The session's side of a transport.
 pub(super) struct Router {
+    me: Weak<Self>,
     transport: Weak<dyn Transport>,
     handler: Arc<dyn Handler>,
+    backlog: Backlog,
+    /// What the server has asked.
+    pub(super) open: Open,
     last_id: AtomicU64,
     waiting: Mutex<Waiting>,
     ended: OnceLock<Error>,
@@ -64,9 +74,12 @@ struct Waiting {
     ended: bool,
 }
 
+/// How a request ended. A result counts as undelivered until it is taken out of here.
+pub(super) type Answer = Result<(Bytes, Held), Error>;
+
 /// A request that waits for its answer.
 struct Expected {
-    answer: oneshot::Sender<Result<Bytes, Error>>,
+    answer: oneshot::Sender<Answer>,
     on_progress: Option<Arc<OnProgress>>,
     last_sign: Instant,
     written: bool,
@@ -90,17 +103,27 @@ enum Progress {
 }
 
 impl Router {
-    pub(super) fn new(transport: Weak<dyn Transport>, handler: Arc<dyn Handler>) -> Self {
-        Self {
+    pub(super) fn new(transport: Weak<dyn Transport>, handler: Arc<dyn Handler>) -> Arc<Self> {
+        let backlog = handler.backlog().unwrap_or_default();
+        backlog.attach(transport.clone());
+        let open = Open::new(handler.offers());
+        Arc::new_cyclic(|me| Self {
+            me: me.clone(),
             transport,
             handler,
+            backlog,
+            open,
             last_id: AtomicU64::new(0),
             waiting: Mutex::default(),
             ended: OnceLock::new(),
             on_end: Notify::new(),
             counters: Mutex::default(),
             last_malformed: Mutex::default(),
-        }
+        })
+    }
+
+    pub(super) fn backlog(&self) -> &Backlog {
+        &self.backlog
     }
 
     fn waiting(&self) -> MutexGuard<'_, Waiting> {
@@ -128,7 +151,7 @@ impl Router {
         id: RequestId,
         now: Instant,
         on_progress: Option<OnProgress>,
-    ) -> Result<oneshot::Receiver<Result<Bytes, Error>>, Error> {
+    ) -> Result<oneshot::Receiver<Answer>, Error> {
         let (answer, receiver) = oneshot::channel();
         let expected = Expected {
             answer,
@@ -176,6 +199,9 @@ impl Router {
             let _ = expected.answer.send(Err(error));
         }
         self.on_end.notify_waiters();
+        for id in self.open.end() {
+            self.handler.withdrawn(id, Withdrawn::Ended);
+        }
     }
 
     pub(super) fn ended_with(&self) -> Option<Error> {
@@ -265,13 +291,16 @@ impl Router {
             Envelope::Response { id, outcome } => self.response(message, id, outcome),
             Envelope::Notification { method, params } => {
                 let params = params.map_or_else(Bytes::new, |p| jsonrpc::slice(message, p));
-                if method == "notifications/progress" {
-                    self.progress(params);
-                } else {
-                    self.handler.notification(&method, params);
+                match &*method {
+                    "notifications/progress" => self.progress(params),
+                    "notifications/cancelled" => self.canceled(&params),
+                    _ => self.handler.notification(&method, params),
                 }
             }
-            Envelope::Request { id, method, .. } => self.asked(id, &method),
+            Envelope::Request { id, method, params } => {
+                let params = params.map_or_else(Bytes::new, |p| jsonrpc::slice(message, p));
+                self.asked(id, &method, params);
+            }
             // `message` takes batches apart before it comes here.
             Envelope::Batch => {}
         }
@@ -289,7 +318,11 @@ impl Router {
             return;
         };
         let answer = match outcome {
-            Ok(result) => Ok(jsonrpc::slice(message, result)),
+            Ok(result) => {
+                let result = jsonrpc::slice(message, result);
+                // The whole message stays as long as the result does.
+                Ok((result, self.backlog.hold(message.len())))
+            }
             Err(error) => Err(server_error(jsonrpc::slice(message, error))),
         };
         let _ = expected.answer.send(answer);
@@ -325,18 +358,44 @@ impl Router {
         }
     }
 
-    /// The server asks. `ping` is answered always; we advertise nothing else, so that all else is refused.
-    fn asked(&self, id: &RawValue, method: &str) {
-        let bytes = if method == "ping" {
-            jsonrpc::empty_result(id)
-        } else {
+    /// The server asks. `ping` is answered always, and what the host takes is handed to it.
+    fn asked(&self, id: &RawValue, method: &str, params: Bytes) {
+        if method == "ping" {
+            self.reply(jsonrpc::empty_result(id));
+            return;
+        }
+        match self.open.admit(&self.me, id, method, params) {
+            Admission::Open(request) => self.handler.asked(request),
+            Admission::Refused(code, message) => {
+                self.count(|c| &mut c.refused);
+                self.reply(jsonrpc::error(id, code, message));
+            }
+            Admission::Dropped => {
+                self.count(|c| &mut c.duplicate);
+            }
+        }
+    }
+
+    /// The server takes back what it has asked. What was answered meanwhile is nobody's any more.
+    fn canceled(&self, params: &[u8]) {
+        let id = jsonrpc::canceled_of(params).and_then(|id| self.open.cancel(id));
+        if let Some(id) = id {
+            self.handler.withdrawn(id, Withdrawn::Canceled);
+        }
+    }
+
+    /// The host has not answered in time.
+    pub(super) fn time_out_asked(&self, id: ServerRequestId) {
+        if let Some(theirs) = self.open.take(id) {
             self.count(|c| &mut c.refused);
-            jsonrpc::error(
-                id,
-                METHOD_NOT_FOUND,
-                "this client does not offer the method",
-            )
-        };
+            let message = "the client did not answer in time";
+            self.reply(jsonrpc::error(&theirs, jsonrpc::TIMED_OUT, message));
+            self.handler.withdrawn(id, Withdrawn::Deadline);
+        }
+    }
+
+    /// Sends an answer to the server.
+    pub(super) fn reply(&self, bytes: Bytes) {
         if let Some(transport) = self.transport.upgrade() {
             transport.send(Outgoing {
                 bytes,
@@ -363,6 +422,10 @@ impl Receiver for Router {
             }
             Incoming::Ended(error) => self.end(error),
         }
+    }
+
+    fn wants_more(&self) -> bool {
+        !self.backlog.is_over()
     }
 }
 

@@ -285,6 +285,10 @@ impl Driver {
         let Some(stdout) = &self.stdout else {
             return Poll::Pending;
         };
+        // Looked at again when the transport is told to resume, which wakes.
+        if !self.receiver.wants_more() {
+            return Poll::Pending;
+        }
         let mut guard = ready!(stdout.poll_read_ready(cx))?;
         let (result, lines) = read_lines(stdout.get_ref(), &mut self.splitter);
         if is_drained(&result) {

@@ -200,6 +200,12 @@ impl Transport for StdioTransport {
         })
     }
 
+    fn resume(&self) {
+        if let Some((link, _)) = self.link.get() {
+            link.outbox.wake.notify_one();
+        }
+    }
+
     fn diagnosis(&self) -> Option<String> {
         let (link, _) = self.link.get()?;
         link.seen

@@ -1,6 +1,8 @@
 //! What the tests share: the fault server, sessions to it, and ways to see processes come and go.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod fake;
+
 use std::{path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
