@@ -105,6 +105,20 @@ async fn an_initialize_that_is_refused_names_the_refusal() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_is_silent_for_a_minute_and_then_answers_is_opened() {
+    let (fake, mut sent) = Fake::new();
+    let mut opening = options(Arc::new(()));
+    opening.connect_deadline = Instant::now() + Duration::from_secs(180);
+    let play = async {
+        let initialize = sent.recv().await.unwrap();
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        fake.answers(&initialize, json!({"protocolVersion": "2025-11-25"}));
+    };
+    let session = tokio::join!(Session::open(fake.clone(), opening), play).0;
+    assert_eq!(session.unwrap().revision(), Revision::V2025_11_25);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_handshake_without_an_answer_ends_at_its_deadline_and_is_not_cancelled() {
     let (fake, mut sent) = Fake::new();
     let mut opening = options(Arc::new(()));

@@ -4,11 +4,14 @@ Its arguments say what it does at its start; tools say what it does in a call.
 Everything it writes goes out in whole writes at known points, so that tests need not wait for luck.
 """
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
+import struct
 import sys
+import termios
 
 out = sys.stdout.buffer
 
@@ -20,6 +23,15 @@ def raw(data):
 
 def send(message, end=b"\n"):
     raw(json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False).encode() + end)
+
+
+def split(message, at):
+    """Writes a message in two parts, the second once the first has been read."""
+    line = json.dumps({"jsonrpc": "2.0", **message}, ensure_ascii=False).encode() + b"\n"
+    raw(line[:at])
+    while struct.unpack("i", fcntl.ioctl(1, termios.FIONREAD, b"\0" * 4))[0] > 0:
+        os.sched_yield()
+    raw(line[at:])
 
 
 def notify(method, **params):
@@ -100,6 +112,26 @@ def call(message):
         send({"id": id, "method": args["method"]})
         answer = read()
         send({"id": id, "result": {"answer": answer}})
+    elif name == "split":
+        split({"id": id, "result": text(args["text"])}, args["at"])
+    elif name == "elicit":
+        # What the host answers comes before the answer to the call, and the list has changed meanwhile.
+        notify("notifications/tools/list_changed")
+        send({"id": "e", "method": "elicitation/create", "params": args["params"]})
+        answer = read()
+        send({"id": id, "result": {"answer": answer}})
+    elif name == "burst":
+        line = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'
+        raw(line * args["count"])
+        send({"id": id, "result": {}})
+    elif name == "results":
+        # One answer to each of the calls that wait, all as large.
+        waiting.append(id)
+        if len(waiting) == args["of"]:
+            for held in waiting:
+                send({"id": held, "result": {"x": "x" * args["bytes"]}})
+            waiting.clear()
+            notify("test/all-written")
     elif name == "stop-reading":
         os.close(0)
         send({"id": id, "result": {}})
@@ -145,9 +177,13 @@ def pages(message):
         result = {"tools": [{"name": "again"}], "nextCursor": "b" if kind == "a" else "a"}
     elif mode == "empty":
         result = {"tools": [], "nextCursor": str(int(kind or 0) + 1)}
+    elif mode == "odd":
+        result = {"tools": [{"name": "good"}, {"name": 7}, None, "x", {"inputSchema": []}, {"name": "better"}]}
     else:
         result = {"tools": [{"name": "echo"}]}
     send({"id": id, "result": result})
+    if "changes" in options:
+        notify("notifications/tools/list_changed")
 
 
 def serve():
