@@ -221,7 +221,6 @@ pub(crate) fn canceled_of(params: &[u8]) -> Option<&RawValue> {
 /// Reads the id of an answer that was too long to be kept, from its first and its last bytes.
 ///
 /// `None` where these do not show beyond doubt that it is an answer, and to which request.
-#[cfg(any(target_os = "linux", test))]
 pub(crate) fn id_of_cut_answer(head: &[u8], tail: &[u8]) -> Option<RequestId> {
     let head = std::str::from_utf8(until_broken_char(head)).ok()?;
     let mut rest = head.trim_start().strip_prefix('{')?;
@@ -256,7 +255,6 @@ pub(crate) fn id_of_cut_answer(head: &[u8], tail: &[u8]) -> Option<RequestId> {
 }
 
 /// The longest beginning of `bytes` that ends with a whole UTF-8 character.
-#[cfg(any(target_os = "linux", test))]
 fn until_broken_char(bytes: &[u8]) -> &[u8] {
     match std::str::from_utf8(bytes) {
         Ok(_) => bytes,

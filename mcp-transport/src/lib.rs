@@ -47,6 +47,7 @@
 
 pub mod config;
 pub mod error;
+pub mod host;
 pub mod http;
 pub mod jsonrpc;
 pub mod line;

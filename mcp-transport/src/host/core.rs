@@ -1,0 +1,422 @@
+//! What a link does next. Pure: it is told what happened and gives what is to be done.
+
+use std::{collections::VecDeque, fmt};
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::{
+    error::{Cause, Error, ErrorKind, Outcome},
+    jsonrpc::{self, RequestId},
+    line::{Line, Splitter},
+    text,
+    transport::Outgoing,
+};
+
+use super::Framing;
+
+/// How many bytes may be handed out and not have gone, before the next message waits.
+const WINDOW: u64 = 64 << 10;
+
+/// Something to be done, in order.
+#[derive(Debug)]
+pub(super) enum Effect {
+    /// The host is asked to connect.
+    Open,
+    /// To send.
+    Send(Bytes),
+    /// To close.
+    Close,
+    /// To feed nothing for now, or to go on.
+    Hold(bool),
+    /// Who waits for the opening is told.
+    Opened,
+    /// The receiver is told.
+    Message(Bytes),
+    /// A request failed alone.
+    Failed(RequestId, Error),
+    /// The link is gone: the receiver and all who wait are told.
+    Ended(Error),
+    /// Something came that is no message, for the log.
+    Noise { bytes: usize, count: u64 },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    New,
+    Opening,
+    Open,
+    /// The host was asked to close.
+    Closing,
+    Closed,
+}
+
+/// The state of one link.
+pub(super) struct Core {
+    state: State,
+    framing: Framing,
+    max_frame: usize,
+    splitter: Splitter,
+    /// What has not been handed to the host.
+    queue: VecDeque<Outgoing>,
+    /// The requests that were handed out and have not gone, each with the count of bytes at its end.
+    on_the_way: VecDeque<(RequestId, u64)>,
+    /// Requests that were handed out just now.
+    handed_out: Vec<RequestId>,
+    given: u64,
+    gone: u64,
+    held: bool,
+    noise: u64,
+    last_noise: String,
+}
+
+impl Core {
+    pub(super) fn new(framing: Framing, max_frame: usize) -> Self {
+        Self {
+            state: State::New,
+            framing,
+            max_frame,
+            splitter: Splitter::new(max_frame),
+            queue: VecDeque::new(),
+            on_the_way: VecDeque::new(),
+            handed_out: Vec::new(),
+            given: 0,
+            gone: 0,
+            held: false,
+            noise: 0,
+            last_noise: String::new(),
+        }
+    }
+
+    /// Our side wants the link.
+    pub(super) fn open(&mut self) -> Vec<Effect> {
+        match self.state {
+            State::New => {
+                self.state = State::Opening;
+                vec![Effect::Open]
+            }
+            // It was closed before it was started.
+            State::Closed => vec![Effect::Ended(closed_by_us())],
+            _ => Vec::new(),
+        }
+    }
+
+    /// The host has connected.
+    pub(super) fn opened(&mut self) -> Vec<Effect> {
+        if self.state != State::Opening {
+            return Vec::new();
+        }
+        self.state = State::Open;
+        let mut effects = vec![Effect::Opened];
+        self.hand_out(&mut effects);
+        effects
+    }
+
+    /// Our side sends.
+    pub(super) fn send(&mut self, message: Outgoing) -> Vec<Effect> {
+        let mut effects = Vec::new();
+        if matches!(self.state, State::Opening | State::Open) {
+            self.queue.push_back(message);
+            self.hand_out(&mut effects);
+        }
+        effects
+    }
+
+    /// Our side takes a request back, if it has not been handed out.
+    pub(super) fn withdraw(&mut self, id: RequestId) {
+        self.queue.retain(|message| message.request != Some(id));
+    }
+
+    /// The host has sent so many bytes more.
+    pub(super) fn sent(&mut self, bytes: usize) -> Vec<Effect> {
+        self.gone = self.gone.saturating_add(bytes as u64).min(self.given);
+        while self
+            .on_the_way
+            .front()
+            .is_some_and(|&(_, end)| end <= self.gone)
+        {
+            self.on_the_way.pop_front();
+        }
+        let mut effects = Vec::new();
+        self.hand_out(&mut effects);
+        effects
+    }
+
+    /// The host has received.
+    pub(super) fn received(&mut self, bytes: &[u8]) -> Vec<Effect> {
+        match self.framing {
+            Framing::Messages => self.received_bytes(Bytes::copy_from_slice(bytes)),
+            Framing::Bytes => {
+                let mut effects = Vec::new();
+                if self.is_listening() {
+                    let mut lines = Vec::new();
+                    self.splitter.feed(bytes, |line| lines.push(line));
+                    effects.extend(lines.into_iter().filter_map(|line| self.line(line)));
+                }
+                effects
+            }
+        }
+    }
+
+    pub(super) fn received_bytes(&mut self, bytes: Bytes) -> Vec<Effect> {
+        match self.framing {
+            Framing::Bytes => self.received(&bytes),
+            Framing::Messages if !self.is_listening() => Vec::new(),
+            Framing::Messages => {
+                let line = if bytes.len() > self.max_frame {
+                    Line::TooLong {
+                        head: bytes.slice(..bytes.len().min(256)),
+                        tail: bytes.slice(bytes.len().saturating_sub(256)..),
+                        len: bytes.len() as u64,
+                    }
+                } else {
+                    // What it is shows when its envelope is read.
+                    Line::Frame(bytes)
+                };
+                self.line(line).into_iter().collect()
+            }
+        }
+    }
+
+    /// Whether what comes is heard: a server may speak before the host has said that the link is open.
+    fn is_listening(&self) -> bool {
+        matches!(self.state, State::Opening | State::Open)
+    }
+
+    fn line(&mut self, line: Line) -> Option<Effect> {
+        match line {
+            Line::Frame(message) => Some(Effect::Message(message)),
+            Line::Noise(line) => Some(self.note_noise(&line, line.len())),
+            Line::TooLong { head, tail, len } => {
+                let Some(id) = jsonrpc::id_of_cut_answer(&head, &tail) else {
+                    return Some(self.note_noise(&head, len as usize));
+                };
+                let message = format!("the answer has {len} bytes, which is over the limit");
+                let error = Error::new(ErrorKind::Protocol, message)
+                    .with_outcome(Outcome::Answered)
+                    .with_cause(Cause::Transient);
+                Some(Effect::Failed(id, error))
+            }
+        }
+    }
+
+    fn note_noise(&mut self, line: &[u8], bytes: usize) -> Effect {
+        self.noise += 1;
+        self.last_noise = text::one_line(line, 120);
+        Effect::Noise {
+            bytes,
+            count: self.noise,
+        }
+    }
+
+    /// What came that was no message, in one line.
+    pub(super) fn describe_noise(&self) -> Option<String> {
+        let lines = if self.noise == 1 { "line" } else { "lines" };
+        (self.noise > 0).then(|| {
+            format!(
+                "{} {lines} of the link were no JSON-RPC, the last {:?}",
+                self.noise, self.last_noise
+            )
+        })
+    }
+
+    /// The receiver takes nothing more for now, or does again.
+    pub(super) fn hold(&mut self, held: bool) -> Vec<Effect> {
+        if self.held == held || !self.is_listening() {
+            return Vec::new();
+        }
+        self.held = held;
+        vec![Effect::Hold(held)]
+    }
+
+    /// Our side wants no more.
+    pub(super) fn close(&mut self) -> Vec<Effect> {
+        match self.state {
+            State::New => {
+                self.state = State::Closed;
+                Vec::new()
+            }
+            State::Opening | State::Open => {
+                self.state = State::Closing;
+                self.queue.clear();
+                vec![Effect::Close]
+            }
+            State::Closing | State::Closed => Vec::new(),
+        }
+    }
+
+    /// The host says that the link is closed.
+    pub(super) fn closed(&mut self, why: Error) -> Vec<Effect> {
+        let by_us = match self.state {
+            State::New | State::Closed => return Vec::new(),
+            State::Closing => true,
+            State::Opening | State::Open => false,
+        };
+        let mut effects = Vec::new();
+        // An unfinished last line may be the last answer; where it is not whole, it is no JSON.
+        if let (false, Some(line)) = (by_us, self.splitter.finish()) {
+            effects.extend(self.line(line));
+        }
+        self.state = State::Closed;
+        self.queue.clear();
+        let unsent = std::mem::take(&mut self.on_the_way).into_iter();
+        effects.extend(
+            unsent.map(|(id, _)| Effect::Failed(id, why.clone().with_outcome(Outcome::NotSent))),
+        );
+        let why = if by_us { closed_by_us() } else { why };
+        effects.push(Effect::Ended(why));
+        effects
+    }
+
+    /// Something of the host's or ours broke: the link ends, and the host is asked to close it.
+    pub(super) fn failed(&mut self, why: Error) -> Vec<Effect> {
+        let asked = self.close();
+        if self.state == State::Closed {
+            return Vec::new();
+        }
+        self.state = State::Closed;
+        self.on_the_way.clear();
+        // First who waits, for the host may panic once more.
+        [Effect::Ended(why)].into_iter().chain(asked).collect()
+    }
+
+    /// The requests that were handed out since this was asked last.
+    pub(super) fn take_handed_out(&mut self) -> Vec<RequestId> {
+        std::mem::take(&mut self.handed_out)
+    }
+
+    fn hand_out(&mut self, effects: &mut Vec<Effect>) {
+        while self.state == State::Open && self.given - self.gone < WINDOW {
+            let Some(message) = self.queue.pop_front() else {
+                return;
+            };
+            let bytes = match self.framing {
+                Framing::Messages => message.bytes,
+                Framing::Bytes => {
+                    // In place where there is room, as messages of ours have.
+                    let mut bytes = BytesMut::from(message.bytes);
+                    bytes.put_u8(b'\n');
+                    bytes.freeze()
+                }
+            };
+            self.given += bytes.len() as u64;
+            if let Some(id) = message.request {
+                self.on_the_way.push_back((id, self.given));
+                self.handed_out.push(id);
+            }
+            effects.push(Effect::Send(bytes));
+        }
+    }
+}
+
+fn closed_by_us() -> Error {
+    Error::new(ErrorKind::Closed, "the link was closed")
+}
+
+impl fmt::Debug for Core {
+    /// Without what goes over the link.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core")
+            .field("state", &self.state)
+            .field("framing", &self.framing)
+            .field("queue", &self.queue.len())
+            .field("on_the_way", &(self.given - self.gone))
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(framing: Framing) -> Core {
+        let mut core = Core::new(framing, 1000);
+        assert!(matches!(core.open()[..], [Effect::Open]));
+        assert!(matches!(core.opened()[..], [Effect::Opened]));
+        core
+    }
+
+    fn request(id: u64, len: usize) -> Outgoing {
+        Outgoing {
+            bytes: Bytes::from(vec![b'x'; len]),
+            request: Some(RequestId(id)),
+        }
+    }
+
+    fn sizes(effects: &[Effect]) -> Vec<usize> {
+        let size = |effect: &Effect| match effect {
+            Effect::Send(bytes) => bytes.len(),
+            other => panic!("not to be sent: {other:?}"),
+        };
+        effects.iter().map(size).collect()
+    }
+
+    #[test]
+    fn no_more_is_handed_out_than_the_window_and_the_rest_follows_what_has_gone() {
+        let mut core = open(Framing::Bytes);
+        let most = WINDOW as usize;
+        assert_eq!(sizes(&core.send(request(1, most))), [most + 1]);
+        assert!(core.send(request(2, 9)).is_empty());
+        assert!(core.send(request(3, 9)).is_empty());
+        assert_eq!(core.take_handed_out(), [RequestId(1)]);
+        assert!(core.sent(1).is_empty());
+        core.withdraw(RequestId(2));
+        assert_eq!(sizes(&core.sent(1)), [10]);
+        assert_eq!(core.take_handed_out(), [RequestId(3)]);
+        // Said too much: no more than was given counts.
+        core.sent(usize::MAX);
+        assert_eq!((core.given, core.gone), (core.given, core.given));
+    }
+
+    #[test]
+    fn what_had_not_gone_when_the_host_closed_was_never_sent() {
+        let mut core = open(Framing::Messages);
+        core.send(request(1, 10));
+        core.send(request(2, 10));
+        core.sent(19);
+        let effects = core.closed(Error::new(ErrorKind::Transport, "reset"));
+        let [Effect::Failed(RequestId(2), error), Effect::Ended(_)] = &effects[..] else {
+            panic!("{effects:?}");
+        };
+        assert_eq!(error.outcome, Outcome::NotSent);
+        assert!(core.received(b"{}").is_empty());
+        assert!(core.send(request(3, 1)).is_empty());
+        assert!(core.close().is_empty());
+        assert!(core.closed(closed_by_us()).is_empty());
+    }
+
+    #[test]
+    fn a_stream_is_cut_into_lines_and_a_last_one_needs_no_newline() {
+        let mut core = open(Framing::Bytes);
+        let effects = core.received(b"hello\n{\"a\":1}\n{\"b\"");
+        assert!(
+            matches!(&effects[..], [Effect::Noise { .. }, Effect::Message(m)] if m == "{\"a\":1}")
+        );
+        assert!(core.describe_noise().unwrap().contains("1 line"));
+        assert!(core.received(b":2}").is_empty());
+        let effects = core.closed(closed_by_us());
+        assert!(matches!(&effects[..], [Effect::Message(m), Effect::Ended(_)] if m == "{\"b\":2}"));
+    }
+
+    #[test]
+    fn an_answer_over_the_limit_fails_its_call_in_both_framings() {
+        let long = format!(
+            "{{\"jsonrpc\":\"2.0\",\"id\":5,\"result\":\"{}\"}}\n",
+            "x".repeat(2000)
+        );
+        for framing in [Framing::Bytes, Framing::Messages] {
+            let effects = open(framing).received(long.as_bytes());
+            assert!(
+                matches!(&effects[..], [Effect::Failed(RequestId(5), _)]),
+                "{effects:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_link_that_was_closed_before_it_was_started_never_opens() {
+        let mut core = Core::new(Framing::Bytes, 10);
+        assert!(core.close().is_empty());
+        assert!(matches!(core.open()[..], [Effect::Ended(_)]));
+        assert!(core.opened().is_empty());
+    }
+}

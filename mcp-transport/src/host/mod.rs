@@ -1,0 +1,387 @@
+//! Servers whose bytes the host moves: over a socket, a serial line, a web worker, whatever it has.
+//!
+//! The host implements [`HostIo`] and feeds what comes into the [`HostLink`] it is given, from any thread, also
+//! from inside a call of its own methods. It is never called with a lock held, and by one thread at a time.
+//!
+//! ```no_run
+//! use mcp_transport::{error::{Error, ErrorKind}, host::{Framing, HostIo, HostLink, HostTransport}};
+//! use std::sync::{Arc, Mutex};
+//!
+//! #[derive(Default)]
+//! struct Loopback(Mutex<Option<HostLink>>);
+//!
+//! impl HostIo for Loopback {
+//!     fn open(&self, link: HostLink) {
+//!         link.opened();
+//!         *self.0.lock().unwrap() = Some(link);
+//!     }
+//!     fn send(&self, bytes: bytes::Bytes) {
+//!         let link = self.0.lock().unwrap().clone().unwrap();
+//!         link.sent(bytes.len());
+//!         link.received(&bytes);
+//!     }
+//!     fn close(&self) {
+//!         if let Some(link) = self.0.lock().unwrap().take() {
+//!             link.closed(Error::new(ErrorKind::Closed, "the link was closed"));
+//!         }
+//!     }
+//! }
+//!
+//! let transport = HostTransport::new(Arc::new(Loopback::default()), Framing::Bytes);
+//! ```
+
+mod core;
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use tokio::{sync::watch, time::timeout};
+use tracing::warn;
+
+use crate::{
+    error::{Error, ErrorKind},
+    jsonrpc::RequestId,
+    line::MAX_FRAME,
+    revision::Revision,
+    transport::{BoxFuture, Incoming, Outgoing, Receiver, Transport},
+};
+
+use self::core::{Core, Effect};
+
+/// How many lines that are no messages are logged; the rest are counted.
+const NOISE_LOGGED: u64 = 8;
+
+/// What a host moves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Framing {
+    /// A stream of bytes: messages are lines, as over stdio, and may come cut anywhere.
+    Bytes,
+    /// Messages: one in each call, without a newline of ours.
+    Messages,
+}
+
+/// What a host does for a link. It is asked, and answers through the [`HostLink`], at once or later.
+///
+/// Called from whichever thread sends, feeds or closes; it must not block.
+pub trait HostIo: Send + Sync + 'static {
+    /// Connect. [`HostLink::opened`] says that it is done, [`HostLink::closed`] that it cannot be.
+    fn open(&self, link: HostLink);
+
+    /// Send this. [`HostLink::sent`] says how much has gone; without that no more than 64 KiB, or the message that
+    /// goes beyond, are handed out. With [`Framing::Messages`] it is one whole message.
+    fn send(&self, bytes: Bytes);
+
+    /// Close the link, and say [`HostLink::closed`]. Called once at most; not for a link that was said to be closed.
+    fn close(&self);
+
+    /// Feed nothing for now (`true`), or go on (`false`): what came before has not been taken. What is fed all the
+    /// same is kept.
+    fn hold(&self, held: bool) {
+        let _ = held;
+    }
+}
+
+/// How a host feeds a link. Clones are the same link; when its transport is gone, nothing happens.
+#[derive(Debug, Clone)]
+pub struct HostLink(Weak<Shared>);
+
+impl HostLink {
+    /// The link is open.
+    pub fn opened(&self) {
+        self.tell(Core::opened);
+    }
+
+    /// These bytes came, or this message.
+    pub fn received(&self, bytes: &[u8]) {
+        self.tell(|core| core.received(bytes));
+    }
+
+    /// As [`received`](Self::received), for a message that is there as [`Bytes`] already: it is not copied with
+    /// [`Framing::Messages`].
+    pub fn received_message(&self, message: Bytes) {
+        self.tell(|core| core.received_bytes(message));
+    }
+
+    /// So many bytes more of what was handed out have gone. What was not said to have gone by the time the link is
+    /// [`closed`](Self::closed) counts as never sent, and may be sent again elsewhere.
+    pub fn sent(&self, bytes: usize) {
+        self.tell(|core| core.sent(bytes));
+    }
+
+    /// The link is closed, or cannot be opened, and this is why. The last word about it.
+    pub fn closed(&self, why: Error) {
+        self.tell(|core| core.closed(why));
+    }
+
+    fn tell(&self, what: impl FnOnce(&mut Core) -> Vec<Effect>) {
+        if let Some(shared) = self.0.upgrade() {
+            shared.tell(what);
+        }
+    }
+}
+
+/// A transport over a link that the host moves.
+pub struct HostTransport {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    host: Arc<dyn HostIo>,
+    receiver: OnceLock<Arc<dyn Receiver>>,
+    core: Mutex<Core>,
+    effects: Mutex<Effects>,
+    stage: watch::Sender<Stage>,
+}
+
+/// What is to be done, in order, by one thread at a time: whoever finds nobody at it does it all, and what is added
+/// meanwhile, from another thread or from inside, is done by the same.
+#[derive(Default)]
+struct Effects {
+    queue: VecDeque<Effect>,
+    busy: bool,
+}
+
+/// How far a link has come, for who waits.
+#[derive(Debug, Clone)]
+enum Stage {
+    Before,
+    Open,
+    Closed(Error),
+}
+
+impl HostTransport {
+    /// A link that this host moves.
+    pub fn new(host: Arc<dyn HostIo>, framing: Framing) -> Self {
+        Self::with_max_frame(host, framing, MAX_FRAME)
+    }
+
+    /// As [`new`](Self::new), with the longest message that is taken, in bytes, in place of 64 MiB.
+    pub fn with_max_frame(host: Arc<dyn HostIo>, framing: Framing, max_frame: usize) -> Self {
+        let shared = Shared {
+            host,
+            receiver: OnceLock::new(),
+            core: Mutex::new(Core::new(framing, max_frame)),
+            effects: Mutex::default(),
+            stage: watch::Sender::new(Stage::Before),
+        };
+        Self {
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// What feeds it; the same that [`HostIo::open`] is given.
+    pub fn link(&self) -> HostLink {
+        HostLink(Arc::downgrade(&self.shared))
+    }
+
+    async fn connect(&self, receiver: Arc<dyn Receiver>) -> Result<(), Error> {
+        if self.shared.receiver.set(receiver).is_err() {
+            let message = "a transport is started once";
+            return Err(Error::new(ErrorKind::Invalid, message));
+        }
+        let given_up = GivenUp(&self.shared);
+        self.shared.tell(Core::open);
+        let mut stage = self.shared.stage.subscribe();
+        let stage = stage
+            .wait_for(|stage| !matches!(stage, Stage::Before))
+            .await;
+        // The sender is ours, and there as long as we are.
+        let result = match stage.as_deref() {
+            Ok(Stage::Closed(why)) => Err(why.clone()),
+            _ => Ok(()),
+        };
+        drop(stage);
+        std::mem::forget(given_up);
+        result
+    }
+}
+
+/// Closes the link of an opening that nobody waits for any more.
+struct GivenUp<'a>(&'a Arc<Shared>);
+
+impl Drop for GivenUp<'_> {
+    fn drop(&mut self) {
+        self.0.tell(Core::close);
+    }
+}
+
+impl Shared {
+    fn core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn effects(&self) -> MutexGuard<'_, Effects> {
+        self.effects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the core, and does what follows.
+    fn tell(self: &Arc<Self>, what: impl FnOnce(&mut Core) -> Vec<Effect>) {
+        {
+            let mut core = self.core();
+            let effects = what(&mut core);
+            for id in core.take_handed_out() {
+                // Under the lock, so that who takes a request back finds it told.
+                self.deliver(Incoming::Written(id));
+            }
+            // Too, so that effects are in the order of what caused them.
+            self.effects().queue.extend(effects);
+        }
+        self.work();
+    }
+
+    fn work(self: &Arc<Self>) {
+        let mut worker = {
+            let mut effects = self.effects();
+            if effects.busy {
+                return;
+            }
+            effects.busy = true;
+            Worker {
+                shared: self,
+                done: false,
+            }
+        };
+        loop {
+            let effect = {
+                let mut effects = self.effects();
+                let Some(effect) = effects.queue.pop_front() else {
+                    effects.busy = false;
+                    worker.done = true;
+                    return;
+                };
+                effect
+            };
+            self.perform(effect);
+        }
+    }
+
+    fn perform(self: &Arc<Self>, effect: Effect) {
+        match effect {
+            Effect::Open => self.host.open(HostLink(Arc::downgrade(self))),
+            Effect::Send(bytes) => self.host.send(bytes),
+            Effect::Close => self.host.close(),
+            Effect::Opened => {
+                self.stage.send_replace(Stage::Open);
+            }
+            Effect::Message(message) => {
+                self.deliver(Incoming::Message(message));
+                self.look_at_backlog();
+            }
+            Effect::Failed(id, error) => self.deliver(Incoming::Failed(id, error)),
+            Effect::Ended(why) => {
+                self.deliver(Incoming::Ended(why.clone()));
+                self.stage.send_replace(Stage::Closed(why));
+            }
+            Effect::Hold(held) => self.host.hold(held),
+            Effect::Noise { bytes, count } => {
+                if count <= NOISE_LOGGED {
+                    warn!(bytes, "skipped what came over a link and is no message");
+                }
+            }
+        }
+    }
+
+    fn look_at_backlog(&self) {
+        let held = self.receiver.get().is_some_and(|r| !r.wants_more());
+        let effects = self.core().hold(held);
+        self.effects().queue.extend(effects);
+    }
+
+    fn deliver(&self, incoming: Incoming) {
+        if let Some(receiver) = self.receiver.get() {
+            receiver.receive(incoming);
+        }
+    }
+}
+
+/// Held by the thread that does the effects. If what it calls panics, the link is at its end, and others must not
+/// wait for a thread that is gone.
+struct Worker<'a> {
+    shared: &'a Arc<Shared>,
+    done: bool,
+}
+
+impl Drop for Worker<'_> {
+    fn drop(&mut self) {
+        if self.done {
+            return;
+        }
+        let why = Error::new(
+            ErrorKind::Internal,
+            "what takes the server's messages, or moves its bytes, panicked",
+        );
+        let mut core = self.shared.core();
+        let effects = core.failed(why);
+        let mut queue = self.shared.effects();
+        queue.queue.extend(effects);
+        queue.busy = false;
+        drop((queue, core));
+        self.shared.work();
+    }
+}
+
+impl Transport for HostTransport {
+    fn start(&self, receiver: Arc<dyn Receiver>) -> BoxFuture<'_, Result<(), Error>> {
+        Box::pin(self.connect(receiver))
+    }
+
+    fn send(&self, message: Outgoing) {
+        self.shared.tell(|core| core.send(message));
+    }
+
+    fn negotiated(&self, _revision: Revision) {}
+
+    fn abandon(&self, request: RequestId) {
+        self.shared.core().withdraw(request);
+    }
+
+    fn resume(&self) {
+        self.shared.look_at_backlog();
+        self.shared.work();
+    }
+
+    fn close(&self, limit: Duration) -> BoxFuture<'_, ()> {
+        self.shared.tell(Core::close);
+        let mut stage = self.shared.stage.subscribe();
+        let shared = self.shared.clone();
+        Box::pin(async move {
+            let closed = stage.wait_for(|stage| matches!(stage, Stage::Closed(_)));
+            if timeout(limit, closed).await.is_err() {
+                // The host owes its word; the link is over for us all the same.
+                let why = Error::new(ErrorKind::Closed, "the link was closed");
+                shared.tell(|core| core.closed(why));
+            }
+        })
+    }
+
+    fn diagnosis(&self) -> Option<String> {
+        self.shared.core().describe_noise()
+    }
+}
+
+impl Drop for HostTransport {
+    fn drop(&mut self) {
+        self.shared.tell(Core::close);
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("core", &*self.core())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for HostTransport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostTransport")
+            .field("core", &*self.shared.core())
+            .finish_non_exhaustive()
+    }
+}
