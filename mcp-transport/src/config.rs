@@ -33,7 +33,7 @@ pub struct ServerConfig {
 pub enum Connection {
     /// A child process.
     Stdio(StdioConfig),
-    /// A server at a URL, spoken to over Streamable HTTP.
+    /// A server at a URL, spoken to over Streamable HTTP or HTTP+SSE.
     Http(RemoteConfig),
 }
 
@@ -81,6 +81,9 @@ pub struct RemoteConfig {
     pub url: Url,
     /// Headers of every request. User info of the URL is here, as `Authorization`.
     pub headers: Vec<(String, String)>,
+    /// It speaks HTTP+SSE of 2024-11-05 (`"type": "sse"`); give it to
+    /// [`HttpConfig::with_legacy_sse`](crate::http::HttpConfig::with_legacy_sse).
+    pub legacy_sse: bool,
 }
 
 impl fmt::Debug for RemoteConfig {
@@ -89,6 +92,7 @@ impl fmt::Debug for RemoteConfig {
         f.debug_struct("RemoteConfig")
             .field("url", &shown(&self.url))
             .field("headers", &names)
+            .field("legacy_sse", &self.legacy_sse)
             .finish()
     }
 }
@@ -218,8 +222,12 @@ impl ServerConfig {
                 // It came from JSON, so that nothing is lost here.
                 put(&cwd.as_deref().unwrap_or("".as_ref()).to_string_lossy());
             }
-            Connection::Http(RemoteConfig { url, headers }) => {
-                put("http");
+            Connection::Http(RemoteConfig {
+                url,
+                headers,
+                legacy_sse,
+            }) => {
+                put(if *legacy_sse { "sse" } else { "http" });
                 put(url.as_str());
                 let mut headers: Vec<_> = headers
                     .iter()
@@ -268,23 +276,18 @@ impl<L: Fn(&str) -> Option<String>> Reader<'_, L> {
         };
         let has = |member: &str| entry.get(member).is_some_and(|value| !value.is_null());
         let connection = match (kind, has("command"), has("url")) {
-            (Some("sse"), ..) => {
-                return bad(
-                    "type",
-                    "HTTP+SSE (\"sse\") is not supported yet; use \"http\" if the server speaks Streamable HTTP",
-                );
-            }
             (Some("stdio"), false, _) => return bad("command", "it is missing"),
-            (Some("http" | "streamable-http" | "streamableHttp"), _, false) => {
+            (Some("http" | "streamable-http" | "streamableHttp" | "sse"), _, false) => {
                 return bad("url", "it is missing");
             }
             (Some("stdio"), true, _) | (None, true, false) => self.stdio(&entry)?,
+            (Some("sse"), _, true) => self.remote(&entry, true)?,
             (Some("http" | "streamable-http" | "streamableHttp"), _, true)
-            | (None, false, true) => self.remote(&entry)?,
+            | (None, false, true) => self.remote(&entry, false)?,
             (Some(_), ..) => {
                 return bad(
                     "type",
-                    "it must be \"stdio\", \"http\", \"streamable-http\" or \"streamableHttp\"",
+                    "it must be \"stdio\", \"http\", \"streamable-http\", \"streamableHttp\" or \"sse\"",
                 );
             }
             (None, true, true) => {
@@ -338,7 +341,7 @@ impl<L: Fn(&str) -> Option<String>> Reader<'_, L> {
         }))
     }
 
-    fn remote(&self, entry: &Map<String, Value>) -> Result<Connection, Bad> {
+    fn remote(&self, entry: &Map<String, Value>, legacy_sse: bool) -> Result<Connection, Bad> {
         let text = self.text("url", entry.get("url"))?.unwrap_or_default();
         // The text is not repeated: a URL that cannot be read may hold a secret anywhere.
         let mut url = match Url::parse(text.trim()) {
@@ -371,7 +374,11 @@ impl<L: Fn(&str) -> Option<String>> Reader<'_, L> {
             }
         }
         url.set_fragment(None);
-        Ok(Connection::Http(RemoteConfig { url, headers }))
+        Ok(Connection::Http(RemoteConfig {
+            url,
+            headers,
+            legacy_sse,
+        }))
     }
 
     /// An object of strings.
@@ -587,6 +594,12 @@ mod tests {
     }
 
     #[test]
+    fn the_older_transport_is_taken_by_its_name() {
+        assert!(remote(r#"{"type":"sse","url":"https://h/sse"}"#).legacy_sse);
+        assert!(!remote(r#"{"url":"https://h/sse"}"#).legacy_sse);
+    }
+
+    #[test]
     fn what_is_under_mcpconn_is_kept_and_is_not_in_the_fingerprint() {
         let with = one(r#"{"command":"x","mcpconn":{"timeouts":{"call":5}}}"#).unwrap();
         let without = one(r#"{"command":"x"}"#).unwrap();
@@ -611,11 +624,7 @@ mod tests {
             (r#"{"command":"x\u0000y"}"#, "command", "NUL"),
             (r#"{"command":"${NOPE}"}"#, "command", "NOPE"),
             (r#"{"command":"x","url":"http://h"}"#, "type", "both"),
-            (
-                r#"{"type":"sse","url":"http://h"}"#,
-                "type",
-                "not supported yet",
-            ),
+            (r#"{"type":"sse","command":"x"}"#, "url", "missing"),
             (r#"{"type":"http","command":"x"}"#, "url", "missing"),
             (r#"{"type":"stdio","url":"http://h"}"#, "command", "missing"),
             (
@@ -726,6 +735,7 @@ mod tests {
             bytes(r#"{"command":"x","cwd":"/"}"#),
             bytes(r#"{"url":"http://x"}"#),
             bytes(r#"{"url":"http://x","headers":{"a":"1"}}"#),
+            bytes(r#"{"type":"sse","url":"http://x"}"#),
         ];
         for (i, a) in distinct.iter().enumerate() {
             for b in &distinct[i + 1..] {

@@ -1,12 +1,18 @@
 //! What an HTTP answer means for MCP: decisions over a status, headers and bytes that were read.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode, header};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{retry_after::retry_after, snippet::Secrets};
-use crate::error::{Cause, Error, ErrorKind, Outcome};
+use super::{
+    body::{self, Encoding},
+    retry_after::retry_after,
+    snippet::Secrets,
+};
+use crate::error::{Cause, Challenge, Error, ErrorKind, Outcome};
 
 /// How the body of a successful answer is to be read.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,11 +27,7 @@ pub(super) enum Form {
 
 /// The form that the headers name. An answer without a type is taken as JSON, which it then must be.
 pub(super) fn form(headers: &HeaderMap) -> Form {
-    if headers
-        .get(header::CONTENT_ENCODING)
-        .is_some_and(|encoding| encoding != "identity")
-    {
-        // None was accepted.
+    if body::encoding(headers) == Encoding::Other {
         return Form::Foreign;
     }
     match media_type(headers).as_deref() {
@@ -147,13 +149,9 @@ impl Answer<'_> {
         let status = named(self.status);
         let words = self.words();
         if self.is_expiry() {
-            return Error::new(
-                ErrorKind::Expired,
-                format!("the server at {origin} no longer knows the session ({status}){words}"),
-            )
-            .with_outcome(Outcome::Rejected);
+            return self.expiry();
         }
-        let challenge = self.headers.get(header::WWW_AUTHENTICATE);
+        let challenge = Challenge::of(self.status.as_u16(), self.headers).map(Arc::new);
         let (kind, cause, outcome, what) = match self.status.as_u16() {
             401 => (
                 ErrorKind::Auth,
@@ -212,6 +210,7 @@ impl Answer<'_> {
         };
         Error {
             retry_after: retry_after(self.headers),
+            challenge: challenge.filter(|_| kind == ErrorKind::Auth),
             ..Error::new(
                 kind,
                 format!("the server at {origin} {what} ({status}){words}"),
@@ -221,11 +220,25 @@ impl Answer<'_> {
         }
     }
 
+    /// The server no longer knows the session that the request bore.
+    pub(super) fn expiry(&self) -> Error {
+        Error::new(
+            ErrorKind::Expired,
+            format!(
+                "the server at {} no longer knows the session ({}){}",
+                self.origin,
+                named(self.status),
+                self.words()
+            ),
+        )
+        .with_outcome(Outcome::Rejected)
+    }
+
     /// What it means that a successful answer is no MCP.
     pub(super) fn foreign(&self) -> Error {
-        let kind = match self.headers.get(header::CONTENT_ENCODING) {
-            Some(_) => "something encoded that was not asked for".into(),
-            None => media_type(self.headers)
+        let kind = match body::encoding(self.headers) {
+            Encoding::Other => "something encoded that was not asked for".into(),
+            Encoding::Identity | Encoding::Gzip => media_type(self.headers)
                 .map_or_else(|| "something untyped".into(), |kind| printable(&kind)),
         };
         Error::new(
@@ -264,7 +277,7 @@ impl Answer<'_> {
 
     /// What the server said about it, quoted.
     fn words(&self) -> String {
-        if self.headers.contains_key(header::CONTENT_ENCODING) {
+        if body::encoding(self.headers) == Encoding::Other {
             return String::new();
         }
         match error_text(self.body) {

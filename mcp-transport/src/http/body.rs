@@ -3,6 +3,8 @@
 use std::{
     convert::Infallible,
     fmt,
+    io::{self, Write},
+    mem,
     pin::Pin,
     sync::{
         Arc,
@@ -13,6 +15,8 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
+use flate2::write::GzDecoder;
+use http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
@@ -96,6 +100,7 @@ impl Body for Outbound {
 pub(super) enum BodyError {
     TooLarge { limit: usize },
     Broken(hyper::Error),
+    Undecodable(io::Error),
 }
 
 impl fmt::Display for BodyError {
@@ -105,24 +110,150 @@ impl fmt::Display for BodyError {
             Self::Broken(error) => {
                 write!(f, "the connection broke while the answer came: {error}")
             }
+            Self::Undecodable(error) => write!(f, "the answer is no sound gzip: {error}"),
         }
+    }
+}
+
+/// A body as it comes in, taken out of its encoding piece by piece.
+#[derive(Debug)]
+pub(super) struct Payload {
+    body: Incoming,
+    gunzip: Option<Box<Gunzip>>,
+}
+
+impl Payload {
+    /// The body that came under `headers`.
+    pub(super) fn new(headers: &HeaderMap, body: Incoming) -> Self {
+        let is_gzip = encoding(headers) == Encoding::Gzip;
+        Self {
+            body,
+            gunzip: is_gzip.then(|| Box::new(Gunzip::new())),
+        }
+    }
+
+    /// The next piece, never empty; `None` at the end. A piece is bounded also where it was compressed, so that
+    /// whoever adds them up under a limit holds at most that and one piece. May be dropped and called again.
+    pub(super) async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
+        loop {
+            if let Some(gunzip) = &mut self.gunzip {
+                match gunzip.step() {
+                    Ok(Some(data)) if !data.is_empty() => return Some(Ok(data)),
+                    Ok(Some(_)) => continue,
+                    Ok(None) => {}
+                    Err(error) => return Some(Err(BodyError::Undecodable(error))),
+                }
+            }
+            let data = match self.body.frame().await {
+                Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+                Some(Err(error)) => return Some(Err(BodyError::Broken(error))),
+                None => {
+                    return match self.gunzip.as_mut().map(|gunzip| gunzip.finish()) {
+                        Some(Err(error)) => Some(Err(BodyError::Undecodable(error))),
+                        _ => None,
+                    };
+                }
+            };
+            match &mut self.gunzip {
+                Some(gunzip) => gunzip.input = data,
+                None if data.is_empty() => {}
+                None => return Some(Ok(data)),
+            }
+        }
+    }
+
+    /// How many bytes there will be at least, where that is known.
+    fn announced(&self) -> u64 {
+        match self.gunzip {
+            Some(_) => 0,
+            None => self.body.size_hint().lower(),
+        }
+    }
+}
+
+/// How a body was encoded for its way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Encoding {
+    Identity,
+    Gzip,
+    /// One that was not asked for.
+    Other,
+}
+
+/// The encoding that the headers name.
+pub(super) fn encoding(headers: &HeaderMap) -> Encoding {
+    match headers.get(header::CONTENT_ENCODING).map(|e| e.as_bytes()) {
+        None => Encoding::Identity,
+        Some(name) if name.trim_ascii().eq_ignore_ascii_case(b"identity") => Encoding::Identity,
+        Some(name)
+            if name.trim_ascii().eq_ignore_ascii_case(b"gzip")
+                || name.trim_ascii().eq_ignore_ascii_case(b"x-gzip") =>
+        {
+            Encoding::Gzip
+        }
+        Some(_) => Encoding::Other,
+    }
+}
+
+/// Unpacks in small steps: a bomb shows itself at the limit, and not when all of it is in memory.
+#[derive(Debug)]
+struct Gunzip {
+    decoder: GzDecoder<Vec<u8>>,
+    input: Bytes,
+    is_over: bool,
+}
+
+impl Gunzip {
+    /// How much is unpacked at a time. gzip makes it 1,032 times as much at most.
+    const STEP: usize = 1024;
+
+    fn new() -> Self {
+        Self {
+            decoder: GzDecoder::new(Vec::new()),
+            input: Bytes::new(),
+            is_over: false,
+        }
+    }
+
+    /// What the next step gave, perhaps nothing yet; `None` where more must come first.
+    fn step(&mut self) -> io::Result<Option<Bytes>> {
+        if self.input.is_empty() || self.is_over {
+            return Ok(None);
+        }
+        let step = self.input.len().min(Self::STEP);
+        let taken = self.decoder.write(&self.input[..step])?;
+        self.decoder.flush()?;
+        if taken == 0 {
+            // The end of the gzip; what follows is nothing of ours.
+            self.is_over = true;
+            self.input = Bytes::new();
+        } else {
+            let _ = self.input.split_to(taken);
+        }
+        Ok(Some(mem::take(self.decoder.get_mut()).into()))
+    }
+
+    /// Whether it was whole. An empty body is no gzip, but servers send it so.
+    fn finish(&mut self) -> io::Result<()> {
+        if self.decoder.header().is_none() && !self.is_over {
+            return Ok(());
+        }
+        self.decoder.try_finish()
     }
 }
 
 /// The whole body, of at most `limit` bytes. A body that came in one piece is that piece; one of known length is
 /// read into one allocation of that length.
-pub(super) async fn whole(mut body: Incoming, limit: usize) -> Result<Bytes, BodyError> {
-    let announced = body.size_hint().lower();
+pub(super) async fn whole(mut body: Payload, limit: usize) -> Result<Bytes, BodyError> {
+    let announced = body.announced();
     if announced > limit as u64 {
         return Err(BodyError::TooLarge { limit });
     }
     let announced = usize::try_from(announced).unwrap_or(limit);
     let mut first = Bytes::new();
     let mut joined = BytesMut::new();
-    while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(BodyError::Broken)?.into_data() else {
-            continue;
-        };
+    while let Some(data) = body.next().await {
+        let data = data?;
         if first.len() + joined.len() + data.len() > limit {
             return Err(BodyError::TooLarge { limit });
         }
@@ -146,13 +277,10 @@ pub(super) async fn whole(mut body: Incoming, limit: usize) -> Result<Bytes, Bod
 
 /// The first bytes of a body that is only read for the words of a refusal: what came of at most `limit` bytes in at
 /// most `time`. A body that breaks or never ends is no reason to keep the refusal back.
-pub(super) async fn beginning(mut body: Incoming, limit: usize, time: Duration) -> Bytes {
+pub(super) async fn beginning(mut body: Payload, limit: usize, time: Duration) -> Bytes {
     let mut read = BytesMut::new();
     let _ = tokio::time::timeout(time, async {
-        while let Some(Ok(frame)) = body.frame().await {
-            let Ok(data) = frame.into_data() else {
-                continue;
-            };
+        while let Some(Ok(data)) = body.next().await {
             let room = limit - read.len();
             read.extend_from_slice(&data[..data.len().min(room)]);
             if read.len() == limit {

@@ -4,21 +4,23 @@ use std::{
     error::Error as StdError,
     fmt,
     pin::Pin,
-    sync::{Arc, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, Request, Response, StatusCode, header};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::{body::Incoming, rt::Executor};
 use hyper_util::{client::legacy::Client, rt::TokioTimer};
 use tokio::runtime::Handle;
 use url::Url;
 
 use super::{
-    body::{self, Outbound, Taken},
+    body::{self, Outbound, Payload, Taken},
     config,
     connect::{self, Connector, Tls},
+    cookies::Cookies,
+    credentials::Credentials,
     tasks::Tasks,
 };
 use crate::error::{Error, ErrorKind, Outcome};
@@ -39,6 +41,10 @@ pub struct HttpClient {
 
 struct Inner {
     client: Client<Connector, Outbound>,
+    /// The connections of streams that are held open, which so hold up nothing else: also over HTTP/2, where a
+    /// connection carries only so many.
+    streams: Client<Connector, Outbound>,
+    credentials: Credentials,
     /// Where hyper's own tasks live: one for each connection, and connections being made that nobody waits for.
     _connections: Arc<Tasks>,
 }
@@ -51,17 +57,48 @@ impl HttpClient {
 
     pub(super) fn with_tls(tls: Tls) -> Self {
         let connections = Arc::new(Tasks::default());
-        let client = Client::builder(OwnedBy(Arc::downgrade(&connections)))
-            .timer(TokioTimer::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .build(Connector::new(tls));
+        let connector = Connector::new(tls);
+        let client = || {
+            Client::builder(OwnedBy(Arc::downgrade(&connections)))
+                .timer(TokioTimer::new())
+                .pool_timer(TokioTimer::new())
+                .pool_idle_timeout(IDLE)
+                .build(connector.clone())
+        };
         Self {
             inner: Arc::new(Inner {
-                client,
+                client: client(),
+                streams: client(),
+                credentials: Credentials::new(),
                 _connections: connections,
             }),
         }
+    }
+
+    /// Sends this header, from the next request on, in place of what the configurations of all sessions over this
+    /// client say: new credentials after [`ErrorKind::Auth`]. `None` goes back to the configuration.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Invalid`] if it is no header or one that is the transport's own; the text never has the value.
+    pub fn set_header(&self, name: &str, value: Option<&str>) -> Result<(), Error> {
+        let invalid = |problem| Error::new(ErrorKind::Invalid, problem);
+        let given = (name.to_owned(), value.unwrap_or_default().to_owned());
+        let mut header = config::header_map(&[given]).map_err(invalid)?.into_iter();
+        match header.next() {
+            Some((Some(name), header)) => {
+                let value = value.is_some().then_some(header);
+                self.inner.credentials.replace(name, value);
+                Ok(())
+            }
+            _ => Err(invalid(format!(
+                "the header {} is the transport's own and cannot be given",
+                name.trim().to_ascii_lowercase()
+            ))),
+        }
+    }
+
+    pub(super) fn credentials(&self) -> &Credentials {
+        &self.inner.credentials
     }
 
     /// Sends one request and gives the head of what came, following the redirects that may be followed.
@@ -79,11 +116,21 @@ impl HttpClient {
                 Request::new(Outbound::new(outgoing.body.clone(), outgoing.taken.clone()));
             *request.method_mut() = outgoing.method.clone();
             *request.uri_mut() = uri;
-            *request.headers_mut() = outgoing.headers.clone();
-            let response = match self.inner.client.request(request).await {
+            let mut headers = outgoing.headers.clone();
+            outgoing.cookies().add_to(&url, &mut headers);
+            headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+            *request.headers_mut() = headers;
+            let client = match outgoing.is_stream {
+                true => &self.inner.streams,
+                false => &self.inner.client,
+            };
+            let response = match client.request(request).await {
                 Ok(response) => response,
                 Err(error) => return Err(failure(&config::origin(&url), &error, &outgoing)),
             };
+            if response.headers().contains_key(header::SET_COOKIE) {
+                outgoing.cookies().take(&url, response.headers());
+            }
             if !response.status().is_redirection() || response.status() == StatusCode::NOT_MODIFIED
             {
                 return Ok(response);
@@ -92,7 +139,9 @@ impl HttpClient {
                 .and_then(|url| config::uri_of(&url).map(|uri| (url, uri)))
                 .map_err(|error| error.with_outcome(outgoing.outcome()))?;
             // Read to its end, so that its connection serves the next hop.
-            body::beginning(response.into_body(), 16 << 10, Duration::from_secs(1)).await;
+            let (head, body) = response.into_parts();
+            let body = Payload::new(&head.headers, body);
+            body::beginning(body, 16 << 10, Duration::from_secs(1)).await;
         }
         Err(Error::new(
             ErrorKind::Config,
@@ -126,9 +175,16 @@ pub(super) struct Outgoing<'a> {
     pub(super) headers: HeaderMap,
     pub(super) body: Bytes,
     pub(super) taken: Option<Taken>,
+    pub(super) cookies: &'a Mutex<Cookies>,
+    /// It asks for a stream that will be held open.
+    pub(super) is_stream: bool,
 }
 
 impl Outgoing<'_> {
+    fn cookies(&self) -> MutexGuard<'_, Cookies> {
+        self.cookies.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn outcome(&self) -> Outcome {
         match &self.taken {
             Some(taken) if !taken.is_taken() => Outcome::NotSent,

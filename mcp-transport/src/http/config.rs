@@ -16,6 +16,8 @@ pub struct HttpConfig {
     pub(super) uri: Uri,
     pub(super) headers: HeaderMap,
     pub(super) body_limit: usize,
+    pub(super) stream: bool,
+    pub(super) legacy_sse: bool,
 }
 
 /// What the transport itself decides; a header of the configuration cannot.
@@ -73,7 +75,26 @@ impl HttpConfig {
             url,
             uri,
             body_limit: Self::BODY_LIMIT,
+            stream: false,
+            legacy_sse: false,
         })
+    }
+
+    /// Whether a stream is held open, on a connection of its own, for what the server says outside of answers:
+    /// notifications and requests. It is opened after the handshake and read on where it broke. Off by default, for
+    /// it costs a connection and a server may not have it, which is no error.
+    #[must_use]
+    pub fn with_stream(mut self, stream: bool) -> Self {
+        self.stream = stream;
+        self
+    }
+
+    /// Whether the server is known to speak HTTP+SSE of 2024-11-05 (`"type": "sse"`). Without it that is found out:
+    /// by `initialize` being refused with 400, 404 or 405.
+    #[must_use]
+    pub fn with_legacy_sse(mut self, legacy_sse: bool) -> Self {
+        self.legacy_sse = legacy_sse;
+        self
     }
 
     /// The most bytes that an answer's body, or one event of a stream, may have.
@@ -95,6 +116,8 @@ impl fmt::Debug for HttpConfig {
             .field("origin", &self.origin())
             .field("headers", &self.headers.keys().collect::<Vec<_>>())
             .field("body_limit", &self.body_limit)
+            .field("stream", &self.stream)
+            .field("legacy_sse", &self.legacy_sse)
             .finish_non_exhaustive()
     }
 }
@@ -117,7 +140,7 @@ pub(super) fn uri_of(url: &Url) -> Result<Uri, Error> {
     })
 }
 
-fn header_map(headers: &[(String, String)]) -> Result<HeaderMap, String> {
+pub(super) fn header_map(headers: &[(String, String)]) -> Result<HeaderMap, String> {
     let mut map = HeaderMap::with_capacity(headers.len());
     for (index, (name, value)) in headers.iter().enumerate() {
         // A name that is none may be a whole header line pasted with its secret: it is not shown.

@@ -3,25 +3,28 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, Response, response::Parts};
-use http_body_util::BodyExt;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, response::Parts};
 use hyper::body::Incoming as IncomingBody;
 use tokio::{
     sync::watch,
     time::{Instant, timeout, timeout_at},
 };
+use url::Url;
 
 use super::{
     Shared,
     answer::{self, Answer, Form},
-    body::{self, Taken},
+    body::{self, BodyError, Payload, Taken},
     client,
-    snippet::Secrets,
+    events::Events,
+    legacy_sse::Endpoint,
+    resumption::Purpose,
+    streams::{Opening, Stream},
 };
 use crate::{
     error::{Cause, Error, ErrorKind, Outcome},
     jsonrpc::{self, RequestId},
-    sse::Decoder,
+    sse::Event,
     transport::Incoming,
 };
 
@@ -30,7 +33,7 @@ const UNWATCHED: Duration = Duration::from_secs(30);
 /// How long a stream is read on after it brought its answer.
 const AFTERWARDS: Duration = Duration::from_secs(2);
 /// How much of a refusal is read, and for how long.
-const REFUSAL: (usize, Duration) = (64 << 10, Duration::from_secs(2));
+pub(super) const REFUSAL: (usize, Duration) = (64 << 10, Duration::from_secs(2));
 
 /// What a message is for the transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,9 +64,21 @@ impl Exchange {
             // Its sender is dropped when `initialized` is through; it never sends.
             while gate.changed().await.is_ok() {}
         }
+        match self.shared.endpoint() {
+            Some(endpoint) => self.run_legacy(&endpoint).await,
+            None => self.run_streamable().await,
+        }
+    }
+
+    async fn run_streamable(&mut self) {
         let headers = self.shared.message_headers();
         let had_session = headers.contains_key(super::SESSION_ID);
-        let response = match self.post(headers).await {
+        let shared = self.shared.clone();
+        let asked = Instant::now();
+        let response = match self
+            .post(&shared.config.url, &shared.config.uri, headers)
+            .await
+        {
             Ok(response) => response,
             Err(error) => return self.fail(error),
         };
@@ -73,23 +88,69 @@ impl Exchange {
         if !head.status.is_success() {
             return self.refused(&head, body, had_session).await;
         }
+        if had_session && self.request.is_some() {
+            let method = || answer::method(&self.message);
+            self.shared.client.credentials().let_in(method);
+        }
+        let payload = |body| Payload::new(&head.headers, body);
         match answer::form(&head.headers) {
-            Form::Events => self.read_events(&head, body).await,
-            Form::Json if self.request.is_some() => self.read_json(&head, body, had_session).await,
+            Form::Events if self.request.is_some() => self.read_events(&head, body, asked).await,
+            Form::Events => self.read_aside(&head, body).await,
+            Form::Json if self.request.is_some() => {
+                self.read_json(&head, payload(body), had_session).await;
+            }
             Form::Foreign if self.request.is_some() => {
-                let read = body::beginning(body, REFUSAL.0, REFUSAL.1).await;
+                let read = body::beginning(payload(body), REFUSAL.0, REFUSAL.1).await;
                 let error = self.answer(&head, &read, had_session).foreign();
                 self.fail(error);
             }
             // Whatever is said to a notification; read so that its connection can be used again.
             Form::Json | Form::Foreign => {
-                body::beginning(body, REFUSAL.0, REFUSAL.1).await;
+                body::beginning(payload(body), REFUSAL.0, REFUSAL.1).await;
             }
         }
     }
 
-    async fn post(&self, headers: HeaderMap) -> Result<Response<IncomingBody>, Error> {
-        let config = &self.shared.config;
+    /// Posts the message to the endpoint of HTTP+SSE. Its answer comes on the stream.
+    async fn run_legacy(&mut self, endpoint: &Endpoint) {
+        let headers = self.shared.message_headers();
+        let shared = self.shared.clone();
+        let response = {
+            let mut posting = std::pin::pin!(self.post(&endpoint.url, &endpoint.uri, headers));
+            loop {
+                if let Ok(response) = timeout(AFTERWARDS, &mut posting).await {
+                    break response;
+                }
+                // Answered on the stream a while ago: what is said to the POST does not count any more.
+                if self.request.is_some_and(|id| !shared.is_pending(id))
+                    && self.role != Role::Initialize
+                {
+                    return;
+                }
+            }
+        };
+        self.opens = None;
+        match response {
+            Err(error) => self.fail(error),
+            Ok(response) => {
+                let (head, body) = response.into_parts();
+                let body = Payload::new(&head.headers, body);
+                let read = body::beginning(body, REFUSAL.0, REFUSAL.1).await;
+                if !head.status.is_success() {
+                    // The endpoint is the session's: where it is not found, the session is not.
+                    let error = self.answer(&head, &read, true).refusal();
+                    self.fail(error);
+                }
+            }
+        }
+    }
+
+    async fn post(
+        &self,
+        url: &Url,
+        uri: &Uri,
+        headers: HeaderMap,
+    ) -> Result<Response<IncomingBody>, Error> {
         // Weak, for a connection holds it: one that is stuck must not keep alive what would cut it.
         let shared = Arc::downgrade(&self.shared);
         let request = self.request;
@@ -100,11 +161,13 @@ impl Exchange {
         });
         let sending = self.shared.client.send(client::Outgoing {
             method: Method::POST,
-            url: &config.url,
-            uri: &config.uri,
+            url,
+            uri,
             headers,
             body: self.message.clone(),
             taken: Some(taken),
+            cookies: &self.shared.cookies,
+            is_stream: false,
         });
         if self.request.is_some() {
             // The session has its deadline, and abandons.
@@ -115,7 +178,7 @@ impl Exchange {
                 ErrorKind::Timeout,
                 format!(
                     "the server at {} did not answer a notification for {} seconds",
-                    config.origin(),
+                    self.shared.origin,
                     UNWATCHED.as_secs()
                 ),
             )
@@ -124,6 +187,7 @@ impl Exchange {
     }
 
     async fn refused(&mut self, head: &Parts, body: IncomingBody, had_session: bool) {
+        let body = Payload::new(&head.headers, body);
         let read = body::beginning(body, REFUSAL.0, REFUSAL.1).await;
         let answer = self.answer(head, &read, had_session);
         if self.request.is_some()
@@ -135,10 +199,32 @@ impl Exchange {
             return;
         }
         let error = answer.refusal();
+        if self.role == Role::Initialize && matches!(head.status.as_u16(), 400 | 404 | 405) {
+            match self.shared.open_legacy().await {
+                Ok(()) => {
+                    if let Some(endpoint) = self.shared.endpoint() {
+                        return self.run_legacy(&endpoint).await;
+                    }
+                }
+                Err(legacy) => tracing::debug!(
+                    origin = self.shared.origin,
+                    error = %legacy,
+                    "the server that refused `initialize` does not speak HTTP+SSE either"
+                ),
+            }
+        }
+        let method = || answer::method(&self.message).unwrap_or_default();
+        if head.status == StatusCode::UNAUTHORIZED
+            && had_session
+            && self.shared.client.credentials().may_be_expiry(&method())
+        {
+            let error = self.answer(head, &read, had_session).expiry();
+            return self.fail(error);
+        }
         self.fail(error);
     }
 
-    async fn read_json(&mut self, head: &Parts, body: IncomingBody, had_session: bool) {
+    async fn read_json(&mut self, head: &Parts, body: Payload, had_session: bool) {
         let read = match body::whole(body, self.shared.config.body_limit).await {
             Ok(read) => read,
             Err(error) => return self.fail(self.unreadable(&error)),
@@ -152,58 +238,153 @@ impl Exchange {
         }
     }
 
-    async fn read_events(&mut self, head: &Parts, mut body: IncomingBody) {
-        let session = head.headers.get(super::SESSION_ID);
-        let mut decoder = Decoder::new(self.shared.config.body_limit);
-        // After the answer, and where none is due, the stream is read on for a moment only: what comes still counts,
-        // and a stream that ends leaves a connection that can be used again.
-        let mut until = None;
+    /// Reads the stream of an answer, over as many connections as it takes: where it ends before the answer, and the
+    /// server named an event to go on from, it is asked for again.
+    async fn read_events(&mut self, head: &Parts, body: IncomingBody, asked: Instant) {
+        let session = head.headers.get(super::SESSION_ID).cloned();
+        // That of a session which is only being opened is not known anywhere else.
+        let opening = session
+            .as_ref()
+            .filter(|_| self.role == Role::Initialize)
+            .cloned();
+        let limit = self.shared.config.body_limit;
+        let mut stream = Stream::new(Purpose::Answer, asked);
+        let mut events = Box::new(Events::new(&head.headers, body, limit));
+        let mut resumed = false;
         loop {
-            if until.is_none() && (self.settled || self.request.is_none()) {
-                until = Some(Instant::now() + AFTERWARDS);
+            let ended = self
+                .read_opening(&mut events, &mut stream, session.as_ref(), resumed)
+                .await;
+            let error = match ended {
+                Ok(()) => return,
+                Err(Some(error @ BodyError::Broken(_))) => self.unreadable(&error),
+                Err(Some(error)) => return self.fail(self.unreadable(&error)),
+                Err(None) => self.unanswered(""),
+            };
+            events = match self.resume(&mut stream, opening.as_ref(), error).await {
+                Ok(events) => events,
+                Err(error) => return self.fail(error),
+            };
+            resumed = true;
+        }
+    }
+
+    /// Asks for the stream until it is open again; gives up with what is then known of the request. `error` is for
+    /// the case that it cannot be.
+    async fn resume(
+        &self,
+        stream: &mut Stream,
+        session: Option<&HeaderValue>,
+        error: Error,
+    ) -> Result<Box<Events>, Error> {
+        if !stream.is_resumable() {
+            return Err(error);
+        }
+        loop {
+            if !stream.pause().await {
+                return Err(self.unanswered(", and brings nothing when it is resumed"));
             }
-            let frame = match until {
-                None => body.frame().await,
-                Some(until) => match timeout_at(until, body.frame()).await {
-                    Ok(frame) => frame,
-                    Err(_) => return,
-                },
-            };
-            let data = match frame {
-                Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
-                Some(Err(error)) => {
-                    let error = self.unreadable(&body::BodyError::Broken(error));
-                    return self.fail(error);
-                }
-                None => {
-                    let origin = self.shared.config.origin();
-                    return self.fail(
-                        Error::new(
-                            ErrorKind::Transport,
-                            format!("the server at {origin} ended the stream without the answer"),
-                        )
-                        .with_outcome(Outcome::Unknown),
+            match stream.open(&self.shared, session).await {
+                Opening::Open(events) => return Ok(events),
+                Opening::NotNow(error) => tracing::debug!(
+                    origin = self.shared.origin,
+                    %error,
+                    "a stream could not be resumed yet"
+                ),
+                Opening::Refused(_, refusal) | Opening::Unauthorized(refusal) => {
+                    if matches!(refusal.kind, ErrorKind::Expired | ErrorKind::Auth) {
+                        // It was sent all the same, and may have run.
+                        return Err(refusal.with_outcome(Outcome::Unknown));
+                    }
+                    return Err(
+                        self.unanswered(&format!(" and does not let it be resumed ({refusal})"))
                     );
-                }
-            };
-            decoder.feed(data);
-            loop {
-                match decoder.next_event() {
-                    Ok(Some(event)) if event.is_message() => {
-                        for message in answer::messages(event.data) {
-                            self.take(message, session);
-                        }
-                    }
-                    Ok(Some(_)) => {}
-                    Ok(None) => break,
-                    Err(too_large) => {
-                        let limit = too_large.limit;
-                        let error = self.unreadable(&body::BodyError::TooLarge { limit });
-                        return self.fail(error);
-                    }
                 }
             }
         }
+    }
+
+    /// Reads one connection's part of the answer's stream. `Ok` once there is no more to read; else why it ended
+    /// before the answer, `None` in good order.
+    async fn read_opening(
+        &mut self,
+        events: &mut Events,
+        stream: &mut Stream,
+        session: Option<&HeaderValue>,
+        resumed: bool,
+    ) -> Result<(), Option<BodyError>> {
+        // After the answer, the stream is read on for a moment only: what comes still counts, and a stream that ends
+        // leaves a connection that can be used again.
+        let mut until = None;
+        loop {
+            if until.is_none() && self.settled {
+                until = Some(Instant::now() + AFTERWARDS);
+            }
+            let next = match until {
+                None => events.next().await,
+                Some(until) => match timeout_at(until, events.next()).await {
+                    Ok(next) => next,
+                    Err(_) => return Ok(()),
+                },
+            };
+            stream.note(events);
+            let event = match next {
+                Ok(Some(event)) => event,
+                Ok(None) | Err(_) if self.settled => return Ok(()),
+                Ok(None) => return Err(None),
+                Err(error) => return Err(Some(error)),
+            };
+            if self.deliver(event, session, resumed) {
+                stream.brought_message();
+            }
+        }
+    }
+
+    /// Delivers an event of the answer's stream; true if it brought a message that was new.
+    fn deliver(&mut self, event: Event, session: Option<&HeaderValue>, resumed: bool) -> bool {
+        if resumed
+            && !answer::messages(event.data.clone())
+                .iter()
+                .any(|m| self.is_answer(m))
+        {
+            return self.shared.deliver(event, true);
+        }
+        self.shared.is_new(&event);
+        if !event.is_message() {
+            return false;
+        }
+        let messages = answer::messages(event.data);
+        let is_message = !messages.is_empty();
+        for message in messages {
+            self.take(message, session);
+        }
+        is_message
+    }
+
+    fn is_answer(&self, message: &[u8]) -> bool {
+        self.request.is_some() && jsonrpc::settles(message) == self.request
+    }
+
+    /// A stream of events where none was due. What it brings within a moment is taken.
+    async fn read_aside(&mut self, head: &Parts, body: IncomingBody) {
+        let mut events = Events::new(&head.headers, body, self.shared.config.body_limit);
+        let _ = timeout(AFTERWARDS, async {
+            while let Ok(Some(event)) = events.next().await {
+                self.deliver(event, None, false);
+            }
+        })
+        .await;
+    }
+
+    fn unanswered(&self, more: &str) -> Error {
+        Error::new(
+            ErrorKind::Transport,
+            format!(
+                "the server at {} ended the stream without the answer{more}",
+                self.shared.origin
+            ),
+        )
+        .with_outcome(Outcome::Unknown)
     }
 
     /// Delivers one message that came. `session` is the id that the answer's head gave.
@@ -214,7 +395,9 @@ impl Exchange {
                     if self.role == Role::Initialize && answer::is_result(&message) {
                         self.shared.opened(session);
                     }
-                    self.settle(id);
+                    if !self.settle(id) {
+                        return;
+                    }
                 }
                 self.shared.tell(Incoming::Message(message));
             }
@@ -236,11 +419,12 @@ impl Exchange {
         }
         match self.request {
             Some(id) => {
-                self.settle(id);
                 if error.kind == ErrorKind::Expired {
                     self.shared.expired();
                 }
-                self.shared.tell(Incoming::Failed(id, error));
+                if self.settle(id) {
+                    self.shared.tell(Incoming::Failed(id, error));
+                }
             }
             // There is no request to tell it to, and every further one would meet it. Those under way hear it
             // themselves, as refused before they ran; cut here, nobody would know what became of them.
@@ -254,28 +438,24 @@ impl Exchange {
         }
     }
 
-    fn settle(&mut self, id: RequestId) {
+    /// The request has its end; false if it had one already, or was given up.
+    fn settle(&mut self, id: RequestId) -> bool {
         self.settled = true;
-        self.shared.settled(id);
+        self.shared.claim(id).is_some() || self.role == Role::Initialize
     }
 
-    fn unreadable(&self, error: &body::BodyError) -> Error {
+    fn unreadable(&self, error: &BodyError) -> Error {
         let kind = match error {
-            body::BodyError::TooLarge { .. } => ErrorKind::Protocol,
-            body::BodyError::Broken(_) => ErrorKind::Transport,
+            BodyError::TooLarge { .. } | BodyError::Undecodable(_) => ErrorKind::Protocol,
+            BodyError::Broken(_) => ErrorKind::Transport,
         };
-        Error::new(
-            kind,
-            format!("{error} (from {})", self.shared.config.origin()),
-        )
-        .with_cause(Cause::Transient)
-        .with_outcome(Outcome::Unknown)
+        Error::new(kind, format!("{error} (from {})", self.shared.origin))
+            .with_cause(Cause::Transient)
+            .with_outcome(Outcome::Unknown)
     }
 
     fn answer<'a>(&'a self, head: &'a Parts, body: &'a [u8], had_session: bool) -> Answer<'a> {
-        let config = &self.shared.config;
-        let session = self.shared.session();
-        let mut secrets = Secrets::new(&config.url, &config.headers, session.as_ref());
+        let mut secrets = self.shared.secrets();
         if self.role != Role::Initialize {
             secrets = secrets.and_params_of(&self.message);
         }
@@ -293,8 +473,7 @@ impl Exchange {
 impl Drop for Exchange {
     fn drop(&mut self) {
         let Some(id) = self.request else { return };
-        if !self.settled && std::thread::panicking() {
-            self.settle(id);
+        if !self.settled && std::thread::panicking() && self.settle(id) {
             self.shared.tell(Incoming::Failed(
                 id,
                 Error::new(
@@ -335,6 +514,8 @@ mod tests {
         let transport = HttpTransport::new(config, HttpClient::new());
         let recorder = Arc::new(Recorder::default());
         transport.start(recorder.clone()).await.expect("it starts");
+        let task = transport.shared.posts.reserve().expect("not cut");
+        transport.shared.state().requests.insert(RequestId(5), task);
         let exchange = || Exchange {
             shared: transport.shared.clone(),
             message: Bytes::new(),

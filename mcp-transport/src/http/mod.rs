@@ -9,9 +9,16 @@ mod body;
 mod client;
 mod config;
 mod connect;
+mod cookies;
+mod credentials;
+mod events;
 mod exchange;
+mod legacy_sse;
+mod resumption;
 mod retry_after;
+mod seen;
 mod snippet;
+mod streams;
 mod tasks;
 #[cfg(test)]
 mod tls_tests;
@@ -28,7 +35,11 @@ use tokio::{runtime::Handle, sync::watch, time::timeout};
 
 pub use self::{client::HttpClient, config::HttpConfig};
 use self::{
+    cookies::Cookies,
     exchange::{Exchange, Role},
+    legacy_sse::Endpoint,
+    seen::Seen,
+    snippet::Secrets,
     tasks::{TaskId, Tasks},
 };
 use crate::{
@@ -41,7 +52,8 @@ use crate::{
 const SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
-/// One session over Streamable HTTP (2025-03-26 to 2025-11-25).
+/// One session over Streamable HTTP (2025-03-26 to 2025-11-25), or over HTTP+SSE (2024-11-05) where the configuration
+/// says so or the server refuses `initialize` with 400, 404 or 405 and then turns out to speak that.
 ///
 /// Each message is carried by a task of its own on the runtime that [`Transport::start`] was called on. Dropping the
 /// transport cuts them all.
@@ -57,7 +69,10 @@ struct Shared {
     /// Whom to tell; nobody before the start and after the end was told.
     receiver: RwLock<Option<Arc<dyn Receiver>>>,
     state: Mutex<State>,
+    cookies: Mutex<Cookies>,
     posts: Tasks,
+    /// The standing stream, or that of HTTP+SSE.
+    streams: Tasks,
     /// The POST of `initialize`. It outlives the others, for what it opens must be closed.
     opening: Tasks,
     /// The good-bye, which outlives the posts.
@@ -80,6 +95,10 @@ struct State {
     gate: Option<watch::Receiver<()>>,
     /// The requests that are not settled, and who carries them.
     requests: HashMap<RequestId, TaskId>,
+    /// The events that came.
+    seen: Seen,
+    /// Where messages go, if the server speaks HTTP+SSE.
+    endpoint: Option<Arc<Endpoint>>,
 }
 
 impl HttpTransport {
@@ -92,7 +111,9 @@ impl HttpTransport {
                 client,
                 receiver: RwLock::default(),
                 state: Mutex::default(),
+                cookies: Mutex::default(),
                 posts: Tasks::default(),
+                streams: Tasks::default(),
                 opening: Tasks::default(),
                 closing: Tasks::default(),
             }),
@@ -101,20 +122,26 @@ impl HttpTransport {
 }
 
 impl Transport for HttpTransport {
-    /// There is nothing to connect before the first message: it only learns whom to tell and where to run.
+    /// Over Streamable HTTP there is nothing to connect before the first message: it only learns whom to tell and
+    /// where to run. Over HTTP+SSE it opens the stream.
     fn start(&self, receiver: Arc<dyn Receiver>) -> BoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
-            let mut state = self.shared.state();
-            if state.closed {
-                return Err(Error::new(ErrorKind::Closed, "the session was closed"));
+            {
+                let mut state = self.shared.state();
+                if state.closed {
+                    return Err(Error::new(ErrorKind::Closed, "the session was closed"));
+                }
+                state.runtime = Some(Handle::current());
+                *self
+                    .shared
+                    .receiver
+                    .write()
+                    .unwrap_or_else(PoisonError::into_inner) = Some(receiver);
             }
-            state.runtime = Some(Handle::current());
-            *self
-                .shared
-                .receiver
-                .write()
-                .unwrap_or_else(PoisonError::into_inner) = Some(receiver);
-            Ok(())
+            match self.shared.config.legacy_sse {
+                true => self.shared.open_legacy().await,
+                false => Ok(()),
+            }
         })
     }
 
@@ -139,6 +166,7 @@ impl Transport for HttpTransport {
             let shared = &self.shared;
             let over = async {
                 shared.posts.emptied().await;
+                shared.streams.emptied().await;
                 shared.closing.emptied().await;
             };
             if timeout(limit, over).await.is_err() {
@@ -153,6 +181,7 @@ impl Drop for HttpTransport {
     fn drop(&mut self) {
         self.shared.state().closed = true;
         self.shared.posts.cut_all();
+        self.shared.streams.cut_all();
         self.shared.opening.cut_all();
         self.shared.closing.cut_all();
     }
@@ -195,10 +224,16 @@ impl Shared {
         };
         let mut gate = state.gate.clone();
         let mut opens = None;
+        let mut listens = None;
         if role == Role::Initialized {
             state.initialized = true;
             let (sender, receiver) = watch::channel(());
             opens = Some(sender);
+            if self.config.stream && state.endpoint.is_none() {
+                if let Some(task) = self.streams.reserve() {
+                    listens = Some((task, self.clone().listen(receiver.clone())));
+                }
+            }
             gate = state.gate.replace(receiver);
         } else if gate
             .as_ref()
@@ -221,6 +256,9 @@ impl Shared {
             opens,
         };
         tasks.spawn(task, &runtime, exchange.run(gate));
+        if let Some((task, listen)) = listens {
+            self.streams.spawn(task, &runtime, listen);
+        }
     }
 
     /// Tells the receiver, unless the end was told.
@@ -244,12 +282,15 @@ impl Shared {
         }
     }
 
-    fn settled(&self, id: RequestId) {
+    /// Takes it on oneself to settle a request: for one caller only, and not after it was given up. Gives the task
+    /// that carries it.
+    fn claim(&self, id: RequestId) -> Option<TaskId> {
         let mut state = self.state();
-        state.requests.remove(&id);
+        let task = state.requests.remove(&id);
         if state.requests.is_empty() {
             state.requests.shrink_to(8);
         }
+        task
     }
 
     /// No request waits to be settled.
@@ -257,8 +298,28 @@ impl Shared {
         self.state().requests.is_empty()
     }
 
-    fn session(&self) -> Option<HeaderValue> {
-        self.state().session.clone()
+    fn is_pending(&self, id: RequestId) -> bool {
+        self.state().requests.contains_key(&id)
+    }
+
+    /// Where messages go, if that is not the configured URL.
+    fn endpoint(&self) -> Option<Arc<Endpoint>> {
+        self.state().endpoint.clone()
+    }
+
+    /// What must not be repeated of what the server says.
+    fn secrets(&self) -> Secrets {
+        let (session, endpoint) = {
+            let state = self.state();
+            (state.session.clone(), state.endpoint.clone())
+        };
+        let cookies = self.cookies.lock().unwrap_or_else(PoisonError::into_inner);
+        let secrets = Secrets::new(&self.config.url, &self.own_headers(), session.as_ref())
+            .and_values(cookies.values());
+        match endpoint {
+            Some(endpoint) => secrets.and_url(&endpoint.url),
+            None => secrets,
+        }
     }
 
     /// `initialize` succeeded, with the session id of its answer if there is one.
@@ -273,9 +334,16 @@ impl Shared {
         self.state().expired = true;
     }
 
+    /// The headers that the host gave.
+    fn own_headers(&self) -> HeaderMap {
+        let mut headers = self.config.headers.clone();
+        self.client.credentials().apply(&mut headers);
+        headers
+    }
+
     /// What goes along with every request of the session.
     fn session_headers(&self) -> HeaderMap {
-        let mut headers = self.config.headers.clone();
+        let mut headers = self.own_headers();
         let state = self.state();
         if let Some(session) = &state.session {
             headers.insert(SESSION_ID, session.clone());
@@ -314,6 +382,7 @@ impl Shared {
             state.runtime.clone()
         };
         self.posts.cut_all();
+        self.streams.cut_all();
         self.end(Error::new(ErrorKind::Closed, "the session was closed"));
         let Some(runtime) = runtime else { return };
         let Some(task) = self.closing.reserve() else {
@@ -343,6 +412,8 @@ impl Shared {
             headers: self.session_headers(),
             body: bytes::Bytes::new(),
             taken: None,
+            cookies: &self.cookies,
+            is_stream: false,
         });
         match farewell.await {
             // Whatever it says: many servers do not offer it.

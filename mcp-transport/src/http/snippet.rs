@@ -30,14 +30,29 @@ impl Secrets {
         for value in headers.values().chain(session) {
             secrets.hide(&String::from_utf8_lossy(value.as_bytes()), 3);
         }
+        secrets.and_url(url)
+    }
+
+    /// Also the values of cookies.
+    #[must_use]
+    pub(super) fn and_values<'a>(mut self, values: impl Iterator<Item = &'a str>) -> Self {
+        for value in values {
+            self.hide(value, 3);
+        }
+        self
+    }
+
+    /// Also what a URL holds beside its origin.
+    #[must_use]
+    pub(super) fn and_url(mut self, url: &Url) -> Self {
         for segment in url.path_segments().into_iter().flatten() {
-            secrets.hide(segment, 4);
+            self.hide(segment, 4);
         }
         for (name, value) in url.query_pairs() {
-            secrets.hide(&name, 4);
-            secrets.hide(&value, 3);
+            self.hide(&name, 4);
+            self.hide(&value, 3);
         }
-        secrets
+        self
     }
 
     /// Also the texts in the parameters of a message that was sent.

@@ -303,7 +303,10 @@ async fn each_status_has_its_meaning() {
     ];
     for case in cases {
         assert_eq!(check(*case, false).await, None);
-        assert_eq!(check(*case, true).await, None);
+        // Where there is a session, a 401 is first taken as its loss.
+        if case.0 != "401 Unauthorized" {
+            assert_eq!(check(*case, true).await, None);
+        }
     }
     let gone = "Not Found|HTTP 404|no MCP endpoint";
     check(
@@ -465,7 +468,7 @@ async fn html_where_json_was_due_is_shown_in_a_few_words() {
     .await;
     let encoded = &[
         ("content-type", "application/json"),
-        ("content-encoding", "gzip"),
+        ("content-encoding", "br"),
     ];
     check(
         (

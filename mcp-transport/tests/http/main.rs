@@ -3,7 +3,12 @@
 mod answers;
 mod closing;
 mod connections;
+mod credentials;
+mod legacy_sse;
 mod redirects;
+mod reports;
+mod resuming;
 mod secrets;
 mod server;
 mod session;
+mod standing;

@@ -108,6 +108,12 @@ async fn an_id_that_comes_with_anything_but_a_result_is_not_taken() {
             ("mcp-session-id", "not-this"),
         ];
         connection.answer(status, &headers, &body).await;
+        if method == "initialize" && status.starts_with("400") && body.is_empty() {
+            // It may have been a server of the older transport.
+            let (mut stream, request) = server.request().await;
+            assert!(request.line.starts_with("GET"));
+            stream.answer("405 Method Not Allowed", &[], "").await;
+        }
         client.written(0).await;
         client.next().await;
         client.request(1, "ping");

@@ -1,0 +1,103 @@
+//! What changes about the headers of a binding while it is in use, and what its 401s mean.
+
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering},
+};
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tokio::sync::watch;
+
+/// Shared by all sessions of a binding.
+#[derive(Debug)]
+pub(super) struct Credentials {
+    /// Headers in place of the configuration's.
+    replaced: watch::Sender<Vec<(HeaderName, HeaderValue)>>,
+    /// The method whose 401 was last taken as the loss of a session.
+    suspected: Mutex<Option<String>>,
+    is_suspected: AtomicBool,
+}
+
+impl Credentials {
+    pub(super) fn new() -> Self {
+        Self {
+            replaced: watch::Sender::new(Vec::new()),
+            suspected: Mutex::default(),
+            is_suspected: AtomicBool::new(false),
+        }
+    }
+
+    /// Sends `value` in place of the header's values from now on; `None` takes that back.
+    pub(super) fn replace(&self, name: HeaderName, value: Option<HeaderValue>) {
+        self.replaced.send_modify(|replaced| {
+            replaced.retain(|(kept, _)| *kept != name);
+            replaced.extend(value.map(|value| (name, value)));
+        });
+        self.trust();
+    }
+
+    /// Tells of every replacement from now on.
+    pub(super) fn changes(&self) -> watch::Receiver<Vec<(HeaderName, HeaderValue)>> {
+        self.replaced.subscribe()
+    }
+
+    pub(super) fn apply(&self, headers: &mut HeaderMap) {
+        for (name, value) in self.replaced.borrow().iter() {
+            headers.insert(name, value.clone());
+        }
+    }
+
+    /// A 401 met a request that bore a session id. Servers answer so that have lost the session, with the credentials
+    /// they had for it: true if that is still to be tried. A new session that meets it for the same method again
+    /// wants credentials indeed.
+    pub(super) fn may_be_expiry(&self, method: &str) -> bool {
+        let mut suspected = self.suspected();
+        if suspected.is_some() {
+            return false;
+        }
+        *suspected = Some(method.to_owned());
+        self.is_suspected.store(true, Ordering::Release);
+        true
+    }
+
+    /// A request with a session id was let in.
+    pub(super) fn let_in(&self, method: impl FnOnce() -> Option<String>) {
+        if !self.is_suspected.load(Ordering::Acquire) {
+            return;
+        }
+        // That the server lets in others, as the handshake of the new session, says nothing of the one refused.
+        if *self.suspected() == method() {
+            self.trust();
+        }
+    }
+
+    fn trust(&self) {
+        *self.suspected() = None;
+        self.is_suspected.store(false, Ordering::Release);
+    }
+
+    fn suspected(&self) -> MutexGuard<'_, Option<String>> {
+        self.suspected
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_401_is_taken_as_expiry_once_until_the_same_method_was_let_in() {
+        let credentials = Credentials::new();
+        assert!(credentials.may_be_expiry("tools/call"));
+        assert!(!credentials.may_be_expiry("tools/call"));
+        credentials.let_in(|| Some("tools/list".into()));
+        assert!(!credentials.may_be_expiry("tools/list"));
+        credentials.let_in(|| Some("tools/call".into()));
+        assert!(credentials.may_be_expiry("tools/call"));
+        assert!(!credentials.may_be_expiry("tools/call"));
+        credentials.replace(HeaderName::from_static("a"), None);
+        assert!(credentials.may_be_expiry("tools/call"));
+    }
+}

@@ -1,0 +1,55 @@
+//! The events of one answer, as they come.
+
+use std::time::Duration;
+
+use http::{HeaderMap, HeaderValue};
+use hyper::body::Incoming;
+
+use super::body::{BodyError, Payload};
+use crate::sse::{Decoder, Event};
+
+/// One connection's part of a stream of events.
+#[derive(Debug)]
+pub(super) struct Events {
+    payload: Payload,
+    decoder: Decoder,
+}
+
+impl Events {
+    /// The events in the body that came under `headers`, each of at most `limit` bytes.
+    pub(super) fn new(headers: &HeaderMap, body: Incoming, limit: usize) -> Self {
+        Self {
+            payload: Payload::new(headers, body),
+            decoder: Decoder::new(limit),
+        }
+    }
+
+    /// The next event, or `None` at the end. May be dropped and called again.
+    pub(super) async fn next(&mut self) -> Result<Option<Event>, BodyError> {
+        loop {
+            match self.decoder.next_event() {
+                Ok(Some(event)) => return Ok(Some(event)),
+                Ok(None) => {}
+                Err(too_large) => {
+                    return Err(BodyError::TooLarge {
+                        limit: too_large.limit,
+                    });
+                }
+            }
+            match self.payload.next().await {
+                Some(data) => self.decoder.feed(data?),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    /// From where the stream can be read on, if its events had ids that can stand in a header.
+    pub(super) fn last_event_id(&self) -> Option<HeaderValue> {
+        HeaderValue::from_bytes(self.decoder.last_event_id()?).ok()
+    }
+
+    /// The last `retry` that it named.
+    pub(super) fn retry(&self) -> Option<Duration> {
+        self.decoder.retry()
+    }
+}

@@ -1,0 +1,1 @@
+//! What was reported from the field.
