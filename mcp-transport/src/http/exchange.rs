@@ -19,6 +19,7 @@ use super::{
     events::Events,
     legacy_sse::Endpoint,
     resumption::Purpose,
+    snippet::Secrets,
     streams::{Opening, Stream},
 };
 use crate::{
@@ -284,7 +285,7 @@ impl Exchange {
             if !stream.pause().await {
                 return Err(self.unanswered(", and brings nothing when it is resumed"));
             }
-            match stream.open(&self.shared, session).await {
+            match stream.open(&self.shared, session, self.secrets()).await {
                 Opening::Open(events) => return Ok(events),
                 Opening::NotNow(error) => tracing::debug!(
                     origin = self.shared.origin,
@@ -454,18 +455,23 @@ impl Exchange {
             .with_outcome(Outcome::Unknown)
     }
 
-    fn answer<'a>(&'a self, head: &'a Parts, body: &'a [u8], had_session: bool) -> Answer<'a> {
-        let mut secrets = self.shared.secrets();
-        if self.role != Role::Initialize {
-            secrets = secrets.and_params_of(&self.message);
+    /// What the server must not make us repeat: what goes along with each request, and with this one.
+    fn secrets(&self) -> Secrets {
+        let secrets = self.shared.secrets();
+        match self.role {
+            Role::Initialize => secrets,
+            Role::Initialized | Role::Other => secrets.and_params_of(&self.message),
         }
+    }
+
+    fn answer<'a>(&'a self, head: &'a Parts, body: &'a [u8], had_session: bool) -> Answer<'a> {
         Answer {
             origin: &self.shared.origin,
             status: head.status,
             headers: &head.headers,
             had_session,
             body,
-            secrets,
+            secrets: self.secrets(),
         }
     }
 }

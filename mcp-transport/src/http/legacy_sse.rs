@@ -71,7 +71,11 @@ impl Shared {
                 ),
             )
         };
-        let opening = timeout(PHASE, self.get_events(self.session_headers())).await;
+        let opening = timeout(
+            PHASE,
+            self.get_events(self.session_headers(), self.secrets()),
+        )
+        .await;
         let mut events = match opening {
             Ok(Opening::Open(events)) => events,
             Ok(

@@ -22,6 +22,7 @@ use super::{
     events::Events,
     exchange::REFUSAL,
     resumption::{Brought, Ending, Next, Purpose, Resumption},
+    snippet::Secrets,
 };
 use crate::{
     error::{Error, ErrorKind},
@@ -107,8 +108,13 @@ impl Stream {
     }
 
     /// Asks for it, after its last event if there was one. `session` stands in for an id that is not yet the
-    /// session's.
-    pub(super) async fn open(&mut self, shared: &Shared, session: Option<&HeaderValue>) -> Opening {
+    /// session's; `secrets` are not repeated in errors.
+    pub(super) async fn open(
+        &mut self,
+        shared: &Shared,
+        session: Option<&HeaderValue>,
+        secrets: Secrets,
+    ) -> Opening {
         self.asked = Instant::now();
         self.brought = Brought::Nothing;
         let mut headers = shared.session_headers();
@@ -118,7 +124,7 @@ impl Stream {
         if let Some(last) = &self.last {
             headers.insert(LAST_EVENT_ID, last.clone());
         }
-        let opening = shared.get_events(headers).await;
+        let opening = shared.get_events(headers, secrets).await;
         if let Opening::NotNow(error) = &opening {
             self.not_before = error.retry_after;
         }
@@ -134,7 +140,7 @@ fn draw() -> u8 {
 
 impl Shared {
     /// A GET for a stream of events.
-    pub(super) async fn get_events(&self, mut headers: HeaderMap) -> Opening {
+    pub(super) async fn get_events(&self, mut headers: HeaderMap, secrets: Secrets) -> Opening {
         headers.insert(
             header::ACCEPT,
             HeaderValue::from_static("text/event-stream"),
@@ -170,7 +176,7 @@ impl Shared {
             headers: &head.headers,
             had_session,
             body: &read,
-            secrets: self.secrets(),
+            secrets,
         };
         if head.status.is_success() {
             return Opening::Refused(Some(head.status), answer.foreign());
@@ -192,7 +198,7 @@ impl Shared {
             // Before it is asked for, so that credentials given meanwhile are not missed.
             let mut headers_change = self.client.credentials().changes();
             let origin = self.origin.as_str();
-            match stream.open(&self, None).await {
+            match stream.open(&self, None, self.secrets()).await {
                 Opening::Open(mut events) => {
                     was_open = true;
                     let resumed = stream.is_resumable();

@@ -1,11 +1,133 @@
 //! Nothing secret in an error or a Debug print.
 
+use std::{
+    fmt::Write,
+    sync::{Arc, Mutex},
+};
+
 use mcp_transport::{
     error::{Error, ErrorKind},
     http::{HttpClient, HttpConfig, HttpTransport},
 };
 
+use tracing::{Metadata, span};
+
 use crate::server::{Client, Refusing, Server};
+
+/// Everything that is logged, as text.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<String>>);
+
+impl tracing::field::Visit for Log {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        let mut text = self.0.lock().expect("whole");
+        let _ = writeln!(text, "{field}={value:?}");
+    }
+}
+
+impl tracing::Subscriber for Log {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, attributes: &span::Attributes<'_>) -> span::Id {
+        attributes.record(&mut self.clone());
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, values: &span::Record<'_>) {
+        values.record(&mut self.clone());
+    }
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut self.clone());
+    }
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[tokio::test]
+async fn no_log_has_what_was_sent_or_given_by_the_server_to_keep() {
+    let log = Log::default();
+    let _logging = tracing::subscriber::set_default(log.clone());
+    let echo = "headersecret newsecret sessionsecret pathsecret querysecret cookiesecret";
+    for status in [
+        "200 OK",
+        "202 Accepted",
+        "401 Unauthorized",
+        "403 Forbidden",
+        "404 Not Found",
+        "500 Oh",
+        "308 Moved",
+    ] {
+        let server = Server::start().await;
+        let url = format!("http://{}/pathsecret/mcp?k=querysecret", server.authority());
+        let headers = pairs(&[("authorization", "Bearer headersecret")]);
+        let config = HttpConfig::new(&url, &headers)
+            .expect("good")
+            .with_stream(true);
+        let pool = HttpClient::new();
+        let mut client = Client::over(config, pool.clone()).await;
+        let given = [
+            ("mcp-session-id", "sessionsecret"),
+            ("set-cookie", "c=cookiesecret"),
+        ];
+        let mut connection = client.open(&server, &given).await;
+        pool.set_header("x-token", Some("newsecret"))
+            .expect("a header");
+        client.notify("notifications/initialized");
+        let challenge = format!("Bearer realm=\"{echo}\"");
+        let said = [
+            ("content-type", "text/plain"),
+            (
+                "location",
+                "http://elsewhere.invalid/pathsecret?k=querysecret",
+            ),
+            ("www-authenticate", challenge.as_str()),
+        ];
+        connection.request().await;
+        connection.answer(status, &said, echo).await;
+        let (mut stream, request) = server.request().await;
+        assert!(request.line.starts_with("GET"));
+        assert!(
+            request
+                .header("cookie")
+                .is_some_and(|c| c.contains("cookiesecret"))
+        );
+        assert_eq!(request.header("x-token"), Some("newsecret"));
+        // One that is not asked again.
+        let no_stream = status.replace("500", "501");
+        stream.answer(&no_stream, &said, echo).await;
+        stream.hang_up().await;
+        client.request_with(1, "tools/call", r#"{"a":"idsecret"}"#);
+        let (mut posts, _) = tokio::select! {
+            next = server.request() => next,
+            request = connection.request() => (connection, request),
+        };
+        posts.begin_events(&[]).await;
+        posts
+            .chunk("id: idsecret\ndata: {\"idsecret\":1}\n\n")
+            .await;
+        posts.hang_up().await;
+        let (mut resumed, _) = server.request().await;
+        let echo = format!("{echo} idsecret");
+        resumed.answer("501 No", &said, &echo).await;
+        let mut told = String::new();
+        while !told.contains("Failed") {
+            let next = client.next().await;
+            told = format!("{next:?}");
+            if !matches!(next, mcp_transport::transport::Incoming::Message(_)) {
+                assert!(!told.contains("secret"), "{told}");
+            }
+            if told.contains("Ended") {
+                break;
+            }
+        }
+    }
+    let log = log.0.lock().expect("whole");
+    assert!(log.contains("standing stream"), "{log}");
+    for line in log.lines() {
+        assert!(!line.contains("secret"), "{line}");
+    }
+}
 
 fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs
