@@ -334,12 +334,156 @@ fn calls_from_many_threads(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// Something to be measured, in calls.
+type Act<'a> = (&'a str, Box<dyn FnMut() + 'a>);
+
+/// The best time of each, of rounds that take turns: what else the machine does meets all alike, and the best round
+/// of each hardly at all.
+fn side_by_side(size: usize, title: &str, mut acts: Vec<Act<'_>>) {
+    const CALLS: u32 = 2_000;
+    let mut best = vec![Duration::MAX; acts.len()];
+    for _ in 0..60 {
+        for (best, (_, act)) in best.iter_mut().zip(&mut acts) {
+            let began = Instant::now();
+            for _ in 0..CALLS {
+                act();
+            }
+            *best = (*best).min(began.elapsed() / CALLS);
+        }
+    }
+    let measure = best[0].as_secs_f64();
+    for (best, (name, _)) in best.iter().zip(&acts) {
+        let ratio = best.as_secs_f64() / measure;
+        println!("{title:<10} {size:>9}  {name:<40} {ratio:>5.2} x  {best:>9.0?}");
+    }
+}
+
+/// The same as the groups, as ratios: the first of each is what the others are measured by.
+fn ratios(_: &mut Criterion) {
+    println!("what       sessions  beside which                              ratio");
+    for size in SIZES {
+        let keys = shuffled_keys(size);
+        let map: HashMap<Key, Idle> = (0..size).map(|n| (key(n), Idle::new())).collect();
+        let map = Mutex::new(map);
+        let (registry, bound) = registry(size, 0);
+        let registry = Mutex::new(registry);
+        let runtime = runtime();
+        let (pool, binding) = pool(&runtime, size);
+        let mut cache = LruCache::new(NonZeroUsize::new(size).expect("a size"));
+        for scope in 0..size {
+            cache.push(key(scope), Idle::new());
+        }
+        let cache = Mutex::new(cache);
+        let [mut a, mut b, mut c, mut d] = [(); 4].map(|()| keys.iter().cycle());
+        let look_up: Act<'_> = (
+            "map and mutex: look up, clone",
+            Box::new(|| {
+                let key = a.next().expect("a cycle");
+                let map = map.lock().expect("not poisoned");
+                black_box(map.get(key).expect("it is there").clone());
+            }),
+        );
+        let on_registry: Act<'_> = (
+            "registry and mutex: get, pin, release",
+            Box::new(|| {
+                let key = b.next().expect("a cycle");
+                let mut locked = registry.lock().expect("not poisoned");
+                let admitted = locked.admit(NOW, key, bound, Want::CALL, |_| ());
+                let Ok(Admission::Live(id)) = admitted else {
+                    panic!("{admitted:?}");
+                };
+                let session = locked.give(id).expect("it is there").0.clone();
+                drop(locked);
+                black_box(session);
+                registry.lock().expect("not poisoned").leave(NOW, id);
+            }),
+        );
+        let on_pool: Act<'_> = (
+            "pool: get, pin, release",
+            Box::new(|| {
+                let key = c.next().expect("a cycle");
+                let lease = at_once(pool.acquire(key, &binding, never));
+                black_box(lease.expect("it is there").session());
+            }),
+        );
+        let on_lru: Act<'_> = (
+            "lru and mutex: get, clone",
+            Box::new(|| {
+                let key = d.next().expect("a cycle");
+                let mut cache = cache.lock().expect("not poisoned");
+                black_box(cache.get(key).expect("it is there").clone());
+            }),
+        );
+        side_by_side(size, "call", vec![look_up, on_registry, on_pool, on_lru]);
+        if size == SIZES[0] {
+            let deadpool = deadpool_of(size);
+            let on_deadpool: Act<'_> = (
+                "deadpool, no keys: get, return",
+                Box::new(|| drop(black_box(at_once(deadpool.get()).expect("one is idle")))),
+            );
+            let on_pool: Act<'_> = (
+                "pool: get, pin, release",
+                Box::new(|| {
+                    let key = keys.first().expect("a key");
+                    let lease = at_once(pool.acquire(key, &binding, never));
+                    black_box(lease.expect("it is there").session());
+                }),
+            );
+            side_by_side(size, "one call", vec![on_deadpool, on_pool]);
+        }
+        runtime.block_on(pool.shutdown());
+        make_room_ratios(size);
+    }
+}
+
+fn make_room_ratios(size: usize) {
+    let session = Idle::new();
+    let keys: Vec<_> = (size..2 * size + 1_000).map(key).collect();
+    let mut cache = LruCache::new(NonZeroUsize::new(size).expect("a size"));
+    for scope in 0..size {
+        cache.push(key(scope), session.clone());
+    }
+    let cache = Mutex::new(cache);
+    let mut next = keys.iter().cycle();
+    let mut acts: Vec<Act<'_>> = vec![(
+        "lru and mutex: push, drop the oldest",
+        Box::new(|| {
+            let key = next.next().expect("a cycle").clone();
+            let mut cache = cache.lock().expect("not poisoned");
+            black_box(cache.push(key, session.clone()));
+        }),
+    )];
+    let cases = [
+        (0, "registry and mutex: none busy"),
+        (255, "registry and mutex: 255 busy"),
+        (size - 1, "registry and mutex: all but one busy"),
+    ];
+    for (busy, name) in cases {
+        if busy == 255 && size == 256 {
+            continue;
+        }
+        let (registry, binding) = registry(size, busy);
+        let registry = Mutex::new(registry);
+        let (mut next, session) = (keys.iter().cycle(), session.clone());
+        acts.push((
+            name,
+            Box::new(move || {
+                let key = next.next().expect("a cycle");
+                let mut registry = registry.lock().expect("not poisoned");
+                let id = open(&mut registry, key, binding, &session);
+                registry.leave(NOW, id);
+            }),
+        ));
+    }
+    side_by_side(size, "make room", acts);
+}
+
 criterion_group! {
     name = benches;
     config = Criterion::default()
         .sample_size(20)
         .warm_up_time(Duration::from_millis(500))
         .measurement_time(Duration::from_secs(1));
-    targets = call_on_a_session_that_is_there, make_room_for_a_new_session, calls_from_many_threads
+    targets = ratios, call_on_a_session_that_is_there, make_room_for_a_new_session, calls_from_many_threads
 }
 criterion_main!(benches);
