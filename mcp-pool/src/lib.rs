@@ -70,9 +70,10 @@
 //! # Inside
 //!
 //! The [`registry`] decides and waits for nothing; it can be used alone. The [`Desk`] is the whole pool in that manner,
-//! for a host that opens and closes its sessions itself: it says what to do, and is told what was done. Around the registry, the pool runs openings and closings
-//! as tokio tasks behind one lock, which is held for the steps of a decision only: those are the same few at every
-//! size, and no session's code runs under it but its `clone`.
+//! for a host that opens and closes its sessions itself: it says what to do, and is told what was done. Around the
+//! registry, the pool runs openings and closings as tokio tasks behind one lock, which is held for the steps of a
+//! decision only: those are the same few at every size, and no session's code runs under it but its `clone`. Only
+//! [`snapshot`](Pool::snapshot) looks at every session while it holds it.
 //!
 //! # Beside others
 //!
@@ -85,7 +86,7 @@
 //! | a least-recently-used map behind a mutex | drops a busy session | 1.1 | 0.9 | 1.0 |
 //! | [`registry`] behind a mutex: get, pin, release | refuses, or queues | 1.5 | 1.1 | 1.2 |
 //! | [`Pool`]: get, pin, release | refuses, or waits in order up to a deadline | 2.9 | 1.4 | 1.3 |
-//! | `deadpool`: get, return; knows no keys | waits, for ever unless told otherwise | 3.5 | | |
+//! | `deadpool`: get, return; knows no keys | waits, for ever unless told otherwise | 3.4 | | |
 //!
 //! To open a session where another has to make room is, for the registry behind a mutex, 1.5 to 4.1 times what it is for
 //! the least-recently-used map, which keeps one list where the registry keeps four: 2.2 times at 256 sessions, 2.3 at
