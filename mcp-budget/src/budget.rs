@@ -61,6 +61,7 @@ impl Budget {
     /// A budget that nothing has happened to. The same seed makes the same delays; give each binding its own.
     pub fn new(policy: Policy, seed: u64) -> Self {
         Self {
+            schedule: Schedule::new(&policy),
             policy,
             prng: Prng::new(seed),
             now: Timestamp::ZERO,
@@ -75,7 +76,6 @@ impl Budget {
             ever_opened: false,
             ever_proven: false,
             forgiven: false,
-            schedule: Schedule::default(),
             park: None,
             stopped: false,
             reason: Reason::Fresh,
@@ -143,6 +143,7 @@ impl Budget {
 
     /// Another policy from now on. Delays that run already keep their length.
     pub fn set_policy(&mut self, policy: Policy) {
+        self.schedule.set_policy(&policy);
         self.policy = policy;
     }
 
@@ -551,7 +552,7 @@ impl Budget {
             Some(_) => self.next_probe(),
             None if !(self.held || attended) || self.is_staked() => None,
             None if attended || self.woken => Some(self.earliest()),
-            None => Some(self.earliest().max(self.schedule.unattended(&self.policy))),
+            None => Some(self.earliest().max(self.schedule.unattended())),
         }
     }
 
@@ -581,7 +582,7 @@ impl Budget {
     fn start_home(&mut self, now: Timestamp) -> Attempt {
         let asked_for = self.attended || self.woken || self.park.is_some_and(|p| p.is_woken());
         if !asked_for {
-            self.schedule.unattended_started(now, &self.policy);
+            self.schedule.unattended_started(now);
         }
         let reason = match self.park {
             Some(park) if park.is_woken() => Reason::Woken,

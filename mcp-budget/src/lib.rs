@@ -43,26 +43,10 @@
 //! alone, and at most `1 + max_unproven + max_retries` times by home and scopes together. A session gives charges back
 //! only if it was opened in the present round: an old one does not vouch for a new one.
 //!
-//! # What it is worth
-//!
-//! A simulated year of 10,000 servers (`examples/fleet`): restarted every night, all gone for one hour, every Monday all
-//! connections dead because the client's machine slept, one in a hundred flapping for 63 hours until somebody mends it,
-//! one in a hundred dying half a minute after each answer for as long.
-//!
-#![doc = include_str!("../docs/fleet.md")]
-//!
-#![doc = include_str!("../docs/fleet.svg")]
-//!
-//! The price of never storming is the time in which a thousand servers and more come back together: the gate lets in 20
-//! a second, those that a call waits for first.
-//!
-//! # Without std
-//!
-//! Without the feature `tokio` the crate needs `alloc` only.
-//!
 //! # How to use it
 //!
-//! With the feature `tokio` a `Supervisor` does it all for any connector. Without it, [`Budget`] is a state machine
+//! With the feature `tokio` a `Supervisor` does it all for any connector (`examples/rmcp_client` supervises another SDK's
+//! client). Without it, [`Budget`] is a state machine
 //! without clock, threads or I/O: tell it what happened and when, and do what it answers.
 //!
 //! ```
@@ -82,6 +66,30 @@
 //! }
 //! assert_eq!(connects, 1 + 5);
 //! ```
+//!
+//! # What stands beside the budget
+//!
+//! * [`Breaker`]: calls to a server that is connected and answers none.
+//! * [`Gate`]: how many connects of a whole fleet are in flight and begin per second, the urgent ones first.
+//! * [`Keepalive`]: whether a silent session is still there. [`SleepWatch`]: whether the machine slept.
+//! * [`Snapshot`]: what of a budget outlives the host; with the feature `serde` it can be written and read.
+//!
+//! # What it is worth
+//!
+//! A simulated year of 10,000 servers (`examples/fleet`): restarted every night, all gone for one hour, every Monday all
+//! connections dead because the client's machine slept, one in a hundred flapping for 63 hours until somebody mends it,
+//! one in a hundred dying half a minute after each answer for as long.
+//!
+#![doc = include_str!("../docs/fleet.md")]
+//!
+#![doc = include_str!("../docs/fleet.svg")]
+//!
+//! The price of never storming is the time in which a thousand servers and more come back together: the gate lets in 20
+//! a second, those that a call waits for first.
+//!
+//! # Without std
+//!
+//! Without the feature `tokio` the crate needs `alloc` only.
 
 #![forbid(unsafe_code)]
 #![cfg_attr(not(any(feature = "tokio", test)), no_std)]

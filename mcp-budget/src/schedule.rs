@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// The times that hold openings up. Which of them holds whom is the budget's to say.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Schedule {
     /// When the last attempt began that the floor is counted from.
     last_start: Option<Timestamp>,
@@ -25,6 +25,24 @@ pub(crate) struct Schedule {
 }
 
 impl Schedule {
+    /// Nothing holds anything up.
+    pub(crate) fn new(policy: &Policy) -> Self {
+        Self {
+            last_start: None,
+            gate: Timestamp::ZERO,
+            not_before: Timestamp::ZERO,
+            backoff: Duration::ZERO,
+            endless: false,
+            unattended_at: Timestamp::ZERO,
+            allowance: Allowance::new(policy),
+        }
+    }
+
+    /// Another policy from now on.
+    pub(crate) fn set_policy(&mut self, policy: &Policy) {
+        self.allowance = self.allowance.under(policy);
+    }
+
     pub(crate) fn last_start(&self) -> Timestamp {
         self.last_start.unwrap_or_default()
     }
@@ -46,8 +64,8 @@ impl Schedule {
     }
 
     /// The earliest time for a home attempt that nobody waits for, apart from what holds for everybody.
-    pub(crate) fn unattended(&self, policy: &Policy) -> Timestamp {
-        self.unattended_at.max(self.allowance.earliest(policy))
+    pub(crate) fn unattended(&self) -> Timestamp {
+        self.unattended_at.max(self.allowance.earliest())
     }
 
     /// An attempt begins from which the floor is counted.
@@ -56,8 +74,8 @@ impl Schedule {
     }
 
     /// It is one that nobody waits for.
-    pub(crate) fn unattended_started(&mut self, now: Timestamp, policy: &Policy) {
-        self.allowance.take(now, policy);
+    pub(crate) fn unattended_started(&mut self, now: Timestamp) {
+        self.allowance.take(now);
     }
 
     /// The server does not want to be tried for so long.
