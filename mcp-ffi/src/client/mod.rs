@@ -396,6 +396,8 @@ impl Drop for Client {
             wait();
         }
         self.driver.stop();
+        // With the tasks the last transports went; what they started is killed, and waited for here.
+        self.shared.spawner.finish(CLOSE_GRACE);
     }
 }
 

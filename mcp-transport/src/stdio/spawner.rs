@@ -8,7 +8,7 @@ use std::{
     fs::File,
     io::{self, Read, Write},
     os::fd::{AsFd, OwnedFd},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -121,6 +121,22 @@ impl Spawner {
         self.tell(Letter::Over(key));
     }
 
+    /// Ends the thread, once no child is left, and waits for that, at most `limit`; then the guardian is gone too. It
+    /// blocks: for an owner whose transports are closed or dropped and who wants to leave nothing behind. A child that
+    /// is started later begins anew.
+    pub fn finish(&self, limit: Duration) {
+        let mailbox = self
+            .shared
+            .mailbox
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(mailbox) = mailbox {
+            mailbox.post(Letter::End);
+            mailbox.join(limit);
+        }
+    }
+
     fn tell(&self, letter: Letter) {
         // Where there is no thread, there is none of its children.
         if let Ok(mailbox) = self.mailbox() {
@@ -164,7 +180,10 @@ enum Letter {
 struct Mailbox {
     /// `None` once nobody takes them any more.
     letters: Mutex<Option<Vec<Letter>>>,
+    /// Told when nobody takes them any more.
+    ended: Condvar,
     posted: File,
+    thread: Mutex<Option<thread::JoinHandle<()>>>,
 }
 
 impl std::fmt::Debug for Letter {
@@ -192,6 +211,28 @@ impl Mailbox {
         let _ = (&self.posted).write(&1u64.to_ne_bytes());
     }
 
+    /// Waits until the thread that takes them has ended, at most for so long.
+    fn join(&self, limit: Duration) {
+        let letters = self.letters();
+        let (letters, _) = self
+            .ended
+            .wait_timeout_while(letters, limit, |letters| letters.is_some())
+            .unwrap_or_else(PoisonError::into_inner);
+        if letters.is_some() {
+            return;
+        }
+        drop(letters);
+        let thread = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(thread) = thread {
+            // How it ended was seen where it ended.
+            let _ = thread.join();
+        }
+    }
+
     fn take(&self) -> Vec<Letter> {
         let _ = (&self.posted).read(&mut [0; 8]);
         self.letters()
@@ -207,6 +248,7 @@ struct Taker(Arc<Mailbox>);
 impl Drop for Taker {
     fn drop(&mut self) {
         let letters = self.0.letters().take();
+        self.0.ended.notify_all();
         // Outside of the lock: what is dropped with them may post again.
         drop(letters);
     }
@@ -215,11 +257,18 @@ impl Drop for Taker {
 fn start_thread(guarded: bool) -> io::Result<Arc<Mailbox>> {
     let mailbox = Arc::new(Mailbox {
         letters: Mutex::new(Some(Vec::new())),
+        ended: Condvar::new(),
         posted: sys::eventfd()?.into(),
+        thread: Mutex::default(),
     });
     let taker = Taker(mailbox.clone());
     let thread = thread::Builder::new().name("mcp-spawner".into());
-    sys::with_signals_blocked(|| thread.spawn(move || run(&taker.0, Guardian::new(guarded))))?;
+    let thread =
+        sys::with_signals_blocked(|| thread.spawn(move || run(&taker.0, Guardian::new(guarded))))?;
+    *mailbox
+        .thread
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner) = Some(thread);
     Ok(mailbox)
 }
 
