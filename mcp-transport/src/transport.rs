@@ -71,8 +71,11 @@ pub trait Transport: std::fmt::Debug + Send + Sync + 'static {
     fn abandon(&self, request: RequestId);
 
     /// Ends the connection in good order within the limit; whatever stays after it is cut.
-    /// May be called more than once and together with anything else. A transport that can do so begins with the
-    /// call and goes on when the future is dropped.
+    /// May be called more than once and together with anything else. The closing begins with the call, whether or
+    /// not the future is polled, and goes on when that is dropped.
+    ///
+    /// As with [`abandon`](Self::abandon), a request of which no `Written` was reported by the time the call itself
+    /// returns, also one that is sent later, never reaches the server whole. The session takes the outcomes from that.
     fn close(&self, limit: Duration) -> BoxFuture<'_, ()>;
 
     /// The receiver [wants more](Receiver::wants_more) again. Never waits; may be called from any thread.

@@ -1,14 +1,13 @@
 //! Bodies: the one that goes out and tells when it was taken, and those that come in, read within bounds.
 
 use std::{
-    convert::Infallible,
     fmt,
     io::{self, Write},
     mem,
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU8, Ordering},
     },
     task::{Context, Poll},
     time::Duration,
@@ -21,40 +20,99 @@ use http_body_util::BodyExt;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 
 /// Knows whether a request was handed to the wire: once a connection has taken the body, the server may have it.
-/// Before that it certainly has not, whatever became of the connection.
+/// Before that it certainly has not, whatever became of the connection, and never will have it if it is withdrawn.
 #[derive(Clone)]
 pub(super) struct Taken(Arc<Mark>);
 
 struct Mark {
-    taken: AtomicBool,
+    state: AtomicU8,
     tell: Box<dyn Fn() + Send + Sync>,
 }
 
+/// A connection may still take the body.
+const WAITING: u8 = 0;
+/// A connection has taken it, and may not have come to telling so.
+const TAKEN: u8 = 1;
+/// It was taken, and that was told.
+const TOLD: u8 = 2;
+/// Nobody gets it any more.
+const WITHDRAWN: u8 = 3;
+
 impl Taken {
-    /// `tell` is called once, when the body is taken, by whoever drives the connection.
+    /// `tell` is called when the body is taken, by whoever drives the connection. It is called once, but for a
+    /// withdrawal that comes in that very moment and makes sure of it.
     pub(super) fn new(tell: impl Fn() + Send + Sync + 'static) -> Self {
         Self(Arc::new(Mark {
-            taken: AtomicBool::new(false),
+            state: AtomicU8::new(WAITING),
             tell: Box::new(tell),
         }))
     }
 
     pub(super) fn is_taken(&self) -> bool {
-        self.0.taken.load(Ordering::Acquire)
+        matches!(self.0.state.load(Ordering::Acquire), TAKEN | TOLD)
     }
 
-    fn take(&self) {
-        if !self.0.taken.swap(true, Ordering::AcqRel) {
-            (self.0.tell)();
+    pub(super) fn is_withdrawn(&self) -> bool {
+        self.0.state.load(Ordering::Acquire) == WITHDRAWN
+    }
+
+    /// Goes from waiting to `state`, or says what it is.
+    fn leave_waiting_for(&self, state: u8) -> Result<u8, u8> {
+        let order = Ordering::AcqRel;
+        self.0
+            .state
+            .compare_exchange(WAITING, state, order, Ordering::Acquire)
+    }
+
+    /// Takes the body for a connection, again after a redirect. Says whether it may have it.
+    fn take(&self) -> bool {
+        match self.leave_waiting_for(TAKEN) {
+            Ok(_) => {
+                (self.0.tell)();
+                self.0.state.store(TOLD, Ordering::Release);
+                true
+            }
+            Err(state) => state != WITHDRAWN,
+        }
+    }
+
+    /// Takes the request back: no connection gets its body any more. Says whether that was in time; if not, it has
+    /// been told by now that the body was taken.
+    pub(super) fn withdraw(&self) -> bool {
+        match self.leave_waiting_for(WITHDRAWN) {
+            Ok(_) | Err(WITHDRAWN) => true,
+            Err(state) => {
+                if state == TAKEN {
+                    (self.0.tell)();
+                }
+                false
+            }
         }
     }
 }
 
 impl fmt::Debug for Taken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Taken").field(&self.is_taken()).finish()
+        let state = match self.0.state.load(Ordering::Acquire) {
+            WAITING => "waiting",
+            WITHDRAWN => "withdrawn",
+            _ => "taken",
+        };
+        f.debug_tuple("Taken").field(&state).finish()
     }
 }
+
+/// The request was taken back before its body was asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Withdrawn;
+
+impl fmt::Display for Withdrawn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the request was taken back")
+    }
+}
+
+impl std::error::Error for Withdrawn {}
 
 /// The body of a request: one piece, or nothing.
 #[derive(Debug)]
@@ -71,17 +129,18 @@ impl Outbound {
 
 impl Body for Outbound {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = Withdrawn;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         _cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, Withdrawn>>> {
         if self.data.is_empty() {
             return Poll::Ready(None);
         }
-        if let Some(taken) = &self.taken {
-            taken.take();
+        if self.taken.as_ref().is_some_and(|taken| !taken.take()) {
+            // The head may be out; without its body the request is none.
+            return Poll::Ready(Some(Err(Withdrawn)));
         }
         Poll::Ready(Some(Ok(Frame::data(std::mem::take(&mut self.data)))))
     }
@@ -290,4 +349,59 @@ pub(super) async fn beginning(mut body: Payload, limit: usize, time: Duration) -
     })
     .await;
     read.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    fn counted() -> (Taken, Arc<AtomicUsize>) {
+        let told = Arc::new(AtomicUsize::new(0));
+        let count = told.clone();
+        let tell = move || {
+            count.fetch_add(1, Ordering::Relaxed);
+        };
+        (Taken::new(tell), told)
+    }
+
+    fn frame(body: &mut Outbound) -> Result<Bytes, Withdrawn> {
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        match Pin::new(body).poll_frame(&mut cx) {
+            Poll::Ready(Some(frame)) => frame.map(|frame| frame.into_data().expect("data")),
+            _ => panic!("a body of one piece is ready"),
+        }
+    }
+
+    #[test]
+    fn a_body_that_was_withdrawn_is_an_error_and_never_taken() {
+        let (taken, told) = counted();
+        let mut body = Outbound::new("x".into(), Some(taken.clone()));
+        assert!(taken.withdraw());
+        assert!(taken.withdraw(), "again");
+        assert_eq!(frame(&mut body), Err(Withdrawn));
+        assert_eq!(told.load(Ordering::Relaxed), 0);
+        assert!(!taken.is_taken() && taken.is_withdrawn());
+    }
+
+    #[test]
+    fn a_body_that_was_taken_is_not_withdrawn_and_may_go_again_after_a_redirect() {
+        let (taken, told) = counted();
+        for _ in 0..2 {
+            let mut body = Outbound::new("x".into(), Some(taken.clone()));
+            assert_eq!(frame(&mut body), Ok("x".into()));
+        }
+        assert!(!taken.withdraw());
+        assert_eq!(told.load(Ordering::Relaxed), 1);
+        assert!(taken.is_taken() && !taken.is_withdrawn());
+    }
+
+    #[test]
+    fn a_withdrawal_between_the_taking_and_the_telling_tells_itself() {
+        let (taken, told) = counted();
+        taken.leave_waiting_for(TAKEN).expect("it waits");
+        assert!(!taken.withdraw());
+        assert_eq!(told.load(Ordering::Relaxed), 1);
+    }
 }

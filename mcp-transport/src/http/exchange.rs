@@ -52,6 +52,7 @@ pub(super) struct Exchange {
     pub(super) shared: Arc<Shared>,
     pub(super) message: Bytes,
     pub(super) request: Option<RequestId>,
+    pub(super) taken: Taken,
     pub(super) role: Role,
     pub(super) settled: bool,
     /// Passed once: tells those who wait that `initialized` was answered.
@@ -81,6 +82,8 @@ impl Exchange {
             .await
         {
             Ok(response) => response,
+            // Nobody waits for it any more, and it is no failure.
+            Err(_) if self.taken.is_withdrawn() => return,
             Err(error) => return self.fail(error),
         };
         // The head of the answer says that the server has the notification; its body may be long in coming.
@@ -132,6 +135,7 @@ impl Exchange {
         };
         self.opens = None;
         match response {
+            Err(_) if self.taken.is_withdrawn() => {}
             Err(error) => self.fail(error),
             Ok(response) => {
                 let (head, body) = response.into_parts();
@@ -152,21 +156,13 @@ impl Exchange {
         uri: &Uri,
         headers: HeaderMap,
     ) -> Result<Response<IncomingBody>, Error> {
-        // Weak, for a connection holds it: one that is stuck must not keep alive what would cut it.
-        let shared = Arc::downgrade(&self.shared);
-        let request = self.request;
-        let taken = Taken::new(move || {
-            if let (Some(id), Some(shared)) = (request, shared.upgrade()) {
-                shared.tell(Incoming::Written(id));
-            }
-        });
         let sending = self.shared.client.send(client::Outgoing {
             method: Method::POST,
             url,
             uri,
             headers,
             body: self.message.clone(),
-            taken: Some(taken),
+            taken: Some(self.taken.clone()),
             cookies: &self.shared.cookies,
             is_stream: false,
         });
@@ -431,9 +427,7 @@ impl Exchange {
             // themselves, as refused before they ran; cut here, nobody would know what became of them.
             None if error.kind == ErrorKind::Expired => {
                 self.shared.expired();
-                if self.shared.is_idle() {
-                    self.shared.end(error);
-                }
+                self.shared.end_if_idle(error);
             }
             None => tracing::warn!(%error, "a notification was not delivered"),
         }
@@ -521,11 +515,20 @@ mod tests {
         let recorder = Arc::new(Recorder::default());
         transport.start(recorder.clone()).await.expect("it starts");
         let task = transport.shared.posts.reserve().expect("not cut");
-        transport.shared.state().requests.insert(RequestId(5), task);
+        let taken = transport.shared.taken(Some(RequestId(5)));
+        let underway = super::super::Underway {
+            task,
+            opens: false,
+            taken: taken.clone(),
+        };
+        let mut state = transport.shared.state();
+        state.requests.insert(RequestId(5), underway);
+        drop(state);
         let exchange = || Exchange {
             shared: transport.shared.clone(),
             message: Bytes::new(),
             request: Some(RequestId(5)),
+            taken: taken.clone(),
             role: Role::Other,
             settled: false,
             opens: None,

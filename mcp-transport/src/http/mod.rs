@@ -22,26 +22,29 @@ mod streams;
 mod tasks;
 #[cfg(test)]
 mod tls_tests;
+mod told;
 
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use tokio::{runtime::Handle, sync::watch, time::timeout};
 
-pub use self::{client::HttpClient, config::HttpConfig};
 use self::{
+    body::Taken,
     cookies::Cookies,
     exchange::{Exchange, Role},
     legacy_sse::Endpoint,
     seen::Seen,
     snippet::Secrets,
     tasks::{TaskId, Tasks},
+    told::Told,
 };
+pub use self::{client::HttpClient, config::HttpConfig};
 use crate::{
     error::{Error, ErrorKind},
     jsonrpc::RequestId,
@@ -66,8 +69,7 @@ struct Shared {
     config: HttpConfig,
     origin: String,
     client: HttpClient,
-    /// Whom to tell; nobody before the start and after the end was told.
-    receiver: RwLock<Option<Arc<dyn Receiver>>>,
+    told: Told,
     state: Mutex<State>,
     cookies: Mutex<Cookies>,
     posts: Tasks,
@@ -84,6 +86,8 @@ struct State {
     /// Where the tasks run, from the start on.
     runtime: Option<Handle>,
     closed: bool,
+    /// The end was told, or is about to be: nothing is sent any more.
+    over: bool,
     /// The id that the server gave the session.
     session: Option<HeaderValue>,
     /// The server no longer knows the session: it need not be told that it is over.
@@ -93,12 +97,21 @@ struct State {
     initialized: bool,
     /// Open as long as `notifications/initialized` is under way; what is sent meanwhile waits for it.
     gate: Option<watch::Receiver<()>>,
-    /// The requests that are not settled, and who carries them.
-    requests: HashMap<RequestId, TaskId>,
+    /// The requests that are not settled.
+    requests: HashMap<RequestId, Underway>,
     /// The events that came.
     seen: Seen,
     /// Where messages go, if the server speaks HTTP+SSE.
     endpoint: Option<Arc<Endpoint>>,
+}
+
+/// A request under way.
+#[derive(Clone)]
+struct Underway {
+    task: TaskId,
+    /// It is `initialize`, and its task one of the opening.
+    opens: bool,
+    taken: Taken,
 }
 
 impl HttpTransport {
@@ -109,7 +122,7 @@ impl HttpTransport {
                 origin: config.origin(),
                 config,
                 client,
-                receiver: RwLock::default(),
+                told: Told::default(),
                 state: Mutex::default(),
                 cookies: Mutex::default(),
                 posts: Tasks::default(),
@@ -132,11 +145,7 @@ impl Transport for HttpTransport {
                     return Err(Error::new(ErrorKind::Closed, "the session was closed"));
                 }
                 state.runtime = Some(Handle::current());
-                *self
-                    .shared
-                    .receiver
-                    .write()
-                    .unwrap_or_else(PoisonError::into_inner) = Some(receiver);
+                self.shared.told.begin(receiver);
             }
             match self.shared.config.legacy_sse {
                 true => self.shared.open_legacy().await,
@@ -154,15 +163,15 @@ impl Transport for HttpTransport {
     }
 
     fn abandon(&self, request: RequestId) {
-        let task = self.shared.state().requests.remove(&request);
-        if let Some(task) = task {
-            self.shared.posts.cut(task);
+        let underway = self.shared.state().requests.get(&request).cloned();
+        if let Some(underway) = underway {
+            self.shared.give_up(request, &underway);
         }
     }
 
     fn close(&self, limit: Duration) -> BoxFuture<'_, ()> {
+        self.shared.begin_close(limit);
         Box::pin(async move {
-            self.shared.begin_close(limit);
             let shared = &self.shared;
             let over = async {
                 shared.posts.emptied().await;
@@ -202,7 +211,11 @@ impl Shared {
 
     fn send(self: &Arc<Self>, message: Outgoing) {
         let mut state = self.state();
-        let Some(runtime) = state.runtime.clone().filter(|_| !state.closed) else {
+        let Some(runtime) = state
+            .runtime
+            .clone()
+            .filter(|_| !state.closed && !state.over)
+        else {
             // Its end was told already.
             return;
         };
@@ -242,15 +255,18 @@ impl Shared {
             state.gate = None;
             gate = None;
         }
-        // An `initialize` that is given up is not cut before the close, which sees to what it opened.
-        if let (Some(id), Role::Initialized | Role::Other) = (message.request, role) {
-            state.requests.insert(id, task);
+        let taken = self.taken(message.request);
+        if let Some(id) = message.request {
+            let opens = role == Role::Initialize;
+            let taken = taken.clone();
+            state.requests.insert(id, Underway { task, opens, taken });
         }
         drop(state);
         let exchange = Exchange {
             shared: self.clone(),
             message: message.bytes,
             request: message.request,
+            taken,
             role,
             settled: false,
             opens,
@@ -261,41 +277,69 @@ impl Shared {
         }
     }
 
-    /// Tells the receiver, unless the end was told.
-    fn tell(&self, incoming: Incoming) {
-        // Held while it is told, so that nothing comes after the end.
-        let receiver = self.receiver.read().unwrap_or_else(PoisonError::into_inner);
-        if let Some(receiver) = &*receiver {
-            receiver.receive(incoming);
-        }
+    /// Tells as written whatever request it is of.
+    fn taken(self: &Arc<Self>, request: Option<RequestId>) -> Taken {
+        // Weak, for a connection holds it: one that is stuck must not keep alive what would cut it.
+        let shared = Arc::downgrade(self);
+        Taken::new(move || {
+            if let (Some(id), Some(shared)) = (request, shared.upgrade()) {
+                shared.tell(Incoming::Written(id));
+            }
+        })
     }
 
-    /// Tells the end, once.
-    fn end(&self, error: Error) {
-        let receiver = self
-            .receiver
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        if let Some(receiver) = receiver {
-            receiver.receive(Incoming::Ended(error));
+    /// Tells the receiver, unless the end was told.
+    fn tell(&self, incoming: Incoming) {
+        self.told.tell(incoming);
+    }
+
+    /// Takes a request back, or sees to it that it was told as written.
+    fn give_up(&self, id: RequestId, underway: &Underway) {
+        let in_time = underway.taken.withdraw();
+        // Only now, so that who finds it gone finds what is known of it told.
+        self.state().requests.remove(&id);
+        if !underway.opens {
+            self.posts.cut(underway.task);
+        } else if in_time {
+            self.opening.cut(underway.task);
         }
+        // An `initialize` that is out is not cut before the close, which sees to what it opened.
+    }
+
+    /// Gives up every request and tells the end; nothing more is sent then.
+    fn end(&self, error: Error) {
+        let requests = {
+            let mut state = self.state();
+            state.over = true;
+            state.requests.clone()
+        };
+        for (id, underway) in &requests {
+            self.give_up(*id, underway);
+        }
+        self.told.end(error);
+    }
+
+    /// Tells the end, if no request waits to be settled; nothing more is sent then.
+    fn end_if_idle(&self, error: Error) {
+        {
+            let mut state = self.state();
+            if !state.requests.is_empty() {
+                return;
+            }
+            state.over = true;
+        }
+        self.told.end(error);
     }
 
     /// Takes it on oneself to settle a request: for one caller only, and not after it was given up. Gives the task
     /// that carries it.
     fn claim(&self, id: RequestId) -> Option<TaskId> {
         let mut state = self.state();
-        let task = state.requests.remove(&id);
+        let underway = state.requests.remove(&id);
         if state.requests.is_empty() {
             state.requests.shrink_to(8);
         }
-        task
-    }
-
-    /// No request waits to be settled.
-    fn is_idle(&self) -> bool {
-        self.state().requests.is_empty()
+        Some(underway?.task)
     }
 
     fn is_pending(&self, id: RequestId) -> bool {
@@ -372,18 +416,24 @@ impl Shared {
 
     /// Everything under way is cut and its end told; then the server is told that the session is over, in a task
     /// that is bounded by itself.
+    ///
+    /// When this returns, also as the second of two at once, every request was either taken back or told as written.
     fn begin_close(self: &Arc<Self>, limit: Duration) {
-        let runtime = {
+        let (is_first, runtime, requests) = {
             let mut state = self.state();
-            if std::mem::replace(&mut state.closed, true) {
-                return;
-            }
-            state.requests = HashMap::new();
-            state.runtime.clone()
+            let is_first = !std::mem::replace(&mut state.closed, true);
+            (is_first, state.runtime.clone(), state.requests.clone())
         };
+        for (id, underway) in &requests {
+            self.give_up(*id, underway);
+        }
+        if !is_first {
+            return;
+        }
         self.posts.cut_all();
         self.streams.cut_all();
-        self.end(Error::new(ErrorKind::Closed, "the session was closed"));
+        self.told
+            .end(Error::new(ErrorKind::Closed, "the session was closed"));
         let Some(runtime) = runtime else { return };
         let Some(task) = self.closing.reserve() else {
             return;
@@ -393,6 +443,8 @@ impl Shared {
             if timeout(limit, shared.farewell()).await.is_err() {
                 tracing::debug!("the session's end was not answered in time");
             }
+            // Whoever closed may not wait for it.
+            shared.opening.cut_all();
         });
     }
 

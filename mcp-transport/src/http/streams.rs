@@ -221,9 +221,7 @@ impl Shared {
                     if error.kind == ErrorKind::Expired {
                         self.expired();
                         // Requests under way hear it themselves.
-                        if self.is_idle() {
-                            self.end(error);
-                        }
+                        self.end_if_idle(error);
                     }
                     return;
                 }

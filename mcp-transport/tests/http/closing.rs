@@ -183,6 +183,98 @@ async fn a_close_that_is_given_up_still_ends_by_itself() {
     assert_eq!(begun.elapsed().as_secs(), LIMIT.as_secs());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_close_begins_when_it_is_called_and_what_was_not_written_then_never_is() {
+    let server = Server::start().await;
+    let (mut client, mut connection) = Client::opened(&server, "s").await;
+    client.request(1, "tools/call");
+    // Never polled.
+    drop(client.transport.close(LIMIT));
+    assert!(matches!(client.left().as_slice(), [Incoming::Ended(_)]));
+    let request = connection.request().await;
+    assert_eq!(request.line, "DELETE /mcp HTTP/1.1");
+    connection.answer("200 OK", &[], "").await;
+    all_is_quiet().await;
+    assert!(client.left().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_handshake_that_was_not_written_when_the_close_began_never_is() {
+    let server = Server::start().await;
+    let mut client = Client::of(&server).await;
+    client.request(0, "initialize");
+    drop(client.transport.close(LIMIT));
+    assert!(matches!(client.left().as_slice(), [Incoming::Ended(_)]));
+    tokio::select! {
+        _ = server.request() => panic!("it went out"),
+        () = all_is_quiet() => {}
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_for_the_handshake_to_be_through_is_not_sent_once_the_session_is_closed() {
+    let server = Server::start().await;
+    let mut client = Client::of(&server).await;
+    let mut connection = client.open(&server, &[]).await;
+    client.notify("notifications/initialized");
+    connection.request().await;
+    client.request(1, "tools/call");
+    all_is_quiet().await;
+    drop(client.transport.close(LIMIT));
+    assert!(matches!(client.left().as_slice(), [Incoming::Ended(_)]));
+    connection.closed().await;
+    tokio::select! {
+        _ = server.accept() => panic!("it went out"),
+        () = all_is_quiet() => {}
+    }
+}
+
+/// Whether the server gets the whole of a request that is given up after so many turns of the runtime, on a
+/// connection that stands or on a new one, and whether it was told as written by the time it was given up.
+async fn given_up_after(turns: usize, stands: bool) -> (bool, bool) {
+    let server = Server::start().await;
+    let (mut client, connection) = Client::opened(&server, "s").await;
+    let mut connection = Some(connection);
+    if !stands {
+        connection.take().expect("it stands").hang_up().await;
+        all_is_quiet().await;
+    }
+    client.request(1, "tools/call");
+    for _ in 0..turns {
+        tokio::task::yield_now().await;
+    }
+    client.transport.abandon(RequestId(1));
+    let told = client.left();
+    let was_told = matches!(told.as_slice(), [Incoming::Written(RequestId(1))]);
+    assert!(was_told || told.is_empty(), "{told:?}");
+    let mut connection = match connection {
+        Some(connection) => connection,
+        None => tokio::select! {
+            biased;
+            connection = server.accept() => connection,
+            () = all_is_quiet() => return (false, was_told),
+        },
+    };
+    let came = connection.received().await;
+    assert!(client.left().is_empty());
+    (came.contains("tools/call"), was_told)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_that_is_given_up_reaches_the_server_only_if_it_was_told_as_written() {
+    for stands in [true, false] {
+        let mut seen = [false; 2];
+        for turns in 0..30 {
+            // As a task among the others, so that its turns come between theirs.
+            let given_up = tokio::spawn(given_up_after(turns, stands));
+            let (came, was_told) = given_up.await.expect("no panic");
+            assert!(was_told || !came, "after {turns} turns: it came, untold");
+            seen[usize::from(was_told)] = true;
+        }
+        assert_eq!(seen, [true, true], "both before and after it was written");
+    }
+}
+
 #[tokio::test]
 async fn dropping_the_transport_cuts_everything_without_a_word() {
     let server = Server::start().await;

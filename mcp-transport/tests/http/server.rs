@@ -226,6 +226,18 @@ impl Connection {
         .await;
     }
 
+    /// All that came when nothing more does. Only with a paused clock.
+    pub(crate) async fn received(&mut self) -> String {
+        loop {
+            tokio::select! {
+                biased;
+                more = self.read_more() => if !more { break },
+                () = all_is_quiet() => break,
+            }
+        }
+        String::from_utf8_lossy(&self.read).into_owned()
+    }
+
     /// Closes with FIN, and returns when the client's side has it too.
     pub(crate) async fn hang_up(mut self) {
         self.stream.shutdown().await.expect("shut down");
