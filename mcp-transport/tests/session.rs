@@ -369,6 +369,32 @@ async fn the_end_of_the_connection_tells_each_call_what_is_known_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_known_of_a_call_when_the_session_is_closed_is_reckoned_after_the_transport_was_stopped()
+ {
+    let mut open = open().await;
+    *open.fake.holds_back.lock().unwrap() = true;
+    let call = || {
+        open.session
+            .start("tools/call", None, RequestOptions::default())
+            .unwrap()
+    };
+    let (mut out, mut held) = (call(), call());
+    let id = open.sent.recv().await.unwrap()["id"].as_u64().unwrap();
+    *open.fake.slips_out.lock().unwrap() = Some(RequestId(id));
+    // Never polled.
+    drop(open.session.close(Duration::from_secs(1)));
+    for (call, outcome) in [(&mut out, Outcome::Unknown), (&mut held, Outcome::NotSent)] {
+        let error = call.answer().await.unwrap_err();
+        assert_eq!((error.kind, error.outcome), (ErrorKind::Closed, outcome));
+    }
+    assert!(
+        open.session
+            .start("x", None, RequestOptions::default())
+            .is_err()
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_that_failed_alone_leaves_the_session_open() {
     let mut open = open().await;
     let call = open

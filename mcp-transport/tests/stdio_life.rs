@@ -231,6 +231,64 @@ async fn closing_completes_calls_in_flight_at_once() {
 }
 
 #[tokio::test]
+async fn a_call_that_was_not_sent_when_the_session_was_closed_never_is() {
+    let log = std::env::temp_dir().join(format!("mcp-transport-read-{}", std::process::id()));
+    let (session, _) = open(&[&format!("log={}", log.display())]).await;
+    // The first goes out at once, the second waits for what the server says to it.
+    let start = |text| {
+        let params = tool("echo", json!({"text": text}));
+        session
+            .start("tools/call", params.as_deref(), long())
+            .unwrap()
+    };
+    let (mut sent, mut queued) = (start("sent"), start("queued"));
+    session.notify("test/courtesy", None).unwrap();
+    let closing = session.close(LONG);
+    for (call, outcome) in [
+        (&mut sent, Outcome::Unknown),
+        (&mut queued, Outcome::NotSent),
+    ] {
+        let error = call.answer().await.unwrap_err();
+        assert_eq!((error.kind, error.outcome), (ErrorKind::Closed, outcome));
+    }
+    closing.await;
+    let read = std::fs::read_to_string(&log).unwrap();
+    std::fs::remove_file(&log).unwrap();
+    assert!(
+        read.contains("\"sent\"") && !read.contains("\"queued\""),
+        "{read}"
+    );
+    assert!(read.contains("test/courtesy"), "{read}");
+}
+
+#[tokio::test]
+async fn a_call_of_which_only_the_newline_was_not_written_may_run() {
+    let log = std::env::temp_dir().join(format!("mcp-transport-line-{}", std::process::id()));
+    let (session, _) = open(&[&format!("log={}", log.display())]).await;
+    let pid = session.pid().unwrap();
+    // Answered, so that nothing of before is left in the pipe.
+    session.ping(None).await.unwrap();
+    kill(pid, libc::SIGSTOP);
+    let params = |text: &str| tool("echo", json!({"text": text})).unwrap();
+    let id = mcp_transport::jsonrpc::RequestId(3);
+    let bare = mcp_transport::jsonrpc::request(id, "tools/call", Some(&params("")), false);
+    // As much as the pipe holds.
+    let text = "z".repeat(65_536 - bare.unwrap().len());
+    let call = session.request("tools/call", Some(params(&text)), long());
+    let closing = session.close(LONG);
+    let error = call.await.unwrap_err();
+    assert_eq!(
+        (error.kind, error.outcome),
+        (ErrorKind::Closed, Outcome::Unknown)
+    );
+    kill(pid, libc::SIGCONT);
+    closing.await;
+    let read = std::fs::read_to_string(&log).unwrap();
+    std::fs::remove_file(&log).unwrap();
+    assert!(read.contains("zzzz"), "it was read: {read}");
+}
+
+#[tokio::test]
 async fn the_child_of_a_wrapper_goes_with_its_group() {
     let (session, _) = open(&["wrapper=ignore-eof"]).await;
     let server = call(&session, "env", json!({})).await.unwrap();

@@ -147,10 +147,11 @@ struct Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.router
-            .end(Error::new(ErrorKind::Closed, "the session was dropped"));
         // Most often the transport goes with us. Where somebody else still holds it, it is cut all the same.
-        drop(self.transport.close(Duration::ZERO));
+        self.end(
+            Error::new(ErrorKind::Closed, "the session was dropped"),
+            Duration::ZERO,
+        );
     }
 }
 
@@ -158,6 +159,12 @@ impl Link {
     fn new(transport: Arc<dyn Transport>, handler: Arc<dyn Handler>) -> Arc<Self> {
         let router = Router::new(Arc::downgrade(&transport), handler);
         Arc::new(Self { router, transport })
+    }
+
+    /// Ends the session and begins to close the transport. Whoever waits for that closes it once more.
+    fn end(&self, error: Error, limit: Duration) {
+        self.router
+            .end_by(error, || drop(self.transport.close(limit)));
     }
 
     fn notify(&self, method: &str, params: Option<&[u8]>) -> Result<(), Error> {
@@ -195,7 +202,7 @@ impl Session {
                 info: Arc::new(info),
             }),
             Err(error) => {
-                link.router.end(error.clone());
+                link.end(error.clone(), FAILED_CLOSE);
                 link.transport.close(FAILED_CLOSE).await;
                 // Whatever became of `initialize`: no request of the caller's was sent.
                 Err(error.with_outcome(Outcome::NotSent))
@@ -277,10 +284,10 @@ impl Session {
     /// cut.
     pub fn close(&self, limit: Duration) -> impl Future<Output = ()> + Send + use<> {
         let link = self.link.clone();
-        link.router
-            .end(Error::new(ErrorKind::Closed, "the session was closed"));
-        // Where the transport can, it begins at once; whoever polls waits for the end.
-        drop(link.transport.close(limit));
+        link.end(
+            Error::new(ErrorKind::Closed, "the session was closed"),
+            limit,
+        );
         async move { link.transport.close(limit).await }
     }
 

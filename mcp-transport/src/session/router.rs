@@ -182,21 +182,30 @@ impl Router {
         self.waiting().requests.get(&id).map(|e| e.last_sign)
     }
 
-    /// Ends the session. The first word counts.
+    /// The connection has ended: nothing more is written. The first word counts.
     pub(super) fn end(&self, error: Error) {
-        let requests = {
+        self.end_by(error, || {});
+    }
+
+    /// Ends the session by our own word: new requests are refused, then `stop` keeps the transport from writing what
+    /// waits, and only after that it is reckoned what is known of each request. The first word counts.
+    pub(super) fn end_by(&self, error: Error, stop: impl FnOnce()) {
+        {
             let mut waiting = self.waiting();
-            if waiting.ended {
-                return;
+            if !waiting.ended {
+                waiting.ended = true;
+                // Inside the lock, so that whoever sees the flag finds the reason too.
+                let _ = self.ended.set(error);
             }
-            waiting.ended = true;
-            // Inside the lock, so that whoever sees the flag finds the reason too.
-            let _ = self.ended.set(error.clone());
-            std::mem::take(&mut waiting.requests)
-        };
-        for (_, expected) in requests {
-            let error = error.clone().with_outcome(expected.outcome());
-            let _ = expected.answer.send(Err(error));
+        }
+        stop();
+        // Also as the second word: what the first has not come to is known well enough once `stop` is through.
+        let requests = std::mem::take(&mut self.waiting().requests);
+        if let Some(error) = self.ended_with() {
+            for (_, expected) in requests {
+                let error = error.clone().with_outcome(expected.outcome());
+                let _ = expected.answer.send(Err(error));
+            }
         }
         self.on_end.notify_waiters();
         for id in self.open.end() {

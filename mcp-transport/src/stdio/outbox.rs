@@ -150,14 +150,23 @@ impl Outbox {
         }
     }
 
-    /// Closes stdin, after one try to write what still waits. Nothing is told from here on.
+    /// Closes stdin. Requests that wait are not written any more; what else waits, courtesies and answers to the
+    /// server, is tried once. Nothing is told from here on.
     pub(super) fn close(&self) {
         let mut queue = self.queue();
-        if queue.state == State::Open && !queue.messages.is_empty() {
+        if queue.written > 0 {
+            let first = &queue.messages[0];
+            // Many servers take a last line without its newline. Of anything less they make nothing.
+            if let (Some(id), true) = (first.request, queue.written >= first.bytes.len()) {
+                self.receiver.receive(Incoming::Written(id));
+            }
+        } else if queue.state == State::Open {
+            queue.messages.retain(|message| message.request.is_none());
             self.write(&mut queue);
         }
         queue.stdin = None;
         queue.messages.clear();
+        queue.written = 0;
     }
 
     /// Writes until nothing is left or the pipe takes no more.

@@ -73,6 +73,8 @@ impl Link {
         let mut asked = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
         *asked = Some(asked.map_or(ending, |before| before.sooner(ending)));
         drop(asked);
+        // After the ending is set, so that the driver does not take the server's answer to EOF for an end of its own.
+        self.outbox.close();
         self.outbox.wake.notify_one();
     }
 }

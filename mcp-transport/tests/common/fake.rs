@@ -24,6 +24,8 @@ pub struct Fake {
     pub sent: Mutex<Option<mpsc::UnboundedSender<Value>>>,
     /// Whether a request counts as written when it is sent.
     pub holds_back: Mutex<bool>,
+    /// A request that turns out to be on the wire when the transport is told to close.
+    pub slips_out: Mutex<Option<RequestId>>,
     pub abandoned: Mutex<Vec<RequestId>>,
     pub closed: Mutex<Option<Duration>>,
     pub negotiated: Mutex<Option<Revision>>,
@@ -89,6 +91,9 @@ impl Transport for Fake {
     }
     fn close(&self, limit: Duration) -> BoxFuture<'_, ()> {
         *self.closed.lock().unwrap() = Some(limit);
+        if let Some(id) = self.slips_out.lock().unwrap().take() {
+            self.deliver(Incoming::Written(id));
+        }
         Box::pin(async {})
     }
     fn resume(&self) {

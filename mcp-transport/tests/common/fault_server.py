@@ -44,6 +44,9 @@ def text(value):
 
 def read():
     line = sys.stdin.buffer.readline()
+    if line and "log" in options:
+        with open(options["log"], "ab") as log:
+            log.write(line[:200].rstrip() + b"\n")
     return json.loads(line) if line else None
 
 
