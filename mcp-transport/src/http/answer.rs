@@ -12,7 +12,10 @@ use super::{
     retry_after::retry_after,
     snippet::Secrets,
 };
-use crate::error::{Cause, Challenge, Error, ErrorKind, Outcome};
+use crate::{
+    error::{Cause, Challenge, Error, ErrorKind, Outcome},
+    jsonrpc::{self, RequestId},
+};
 
 /// How the body of a successful answer is to be read.
 #[derive(Debug, PartialEq, Eq)]
@@ -76,6 +79,8 @@ struct Shape<'a> {
 #[derive(Deserialize)]
 struct ErrorText {
     #[serde(default)]
+    code: serde_json::Value,
+    #[serde(default)]
     message: String,
 }
 
@@ -93,13 +98,25 @@ pub(super) fn is_result(message: &[u8]) -> bool {
     shape(message).is_some_and(|shape| shape.result.is_some() && shape.error.is_none())
 }
 
+/// The error that a message carries.
+fn error_of(message: &[u8]) -> Option<ErrorText> {
+    serde_json::from_str(shape(message)?.error?.get()).ok()
+}
+
 /// The text of the error that a message carries.
 fn error_text(message: &[u8]) -> Option<String> {
-    let error = shape(message)?.error?;
-    serde_json::from_str::<ErrorText>(error.get())
-        .ok()
+    error_of(message)
         .map(|error| error.message)
         .filter(|text| !text.is_empty())
+}
+
+/// Whether this is, to the letter, what servers say before they look at a request whose session they do not know.
+fn is_known_expiry(error: &ErrorText) -> bool {
+    matches!(
+        (error.code.as_i64(), error.message.as_str()),
+        (Some(-32000), "Bad Request: No valid session ID provided")
+            | (Some(-32600 | -32001), "Session not found")
+    )
 }
 
 /// An answer that did not bring what was asked.
@@ -110,6 +127,8 @@ pub(super) struct Answer<'a> {
     pub(super) headers: &'a HeaderMap,
     /// The request bore a session id.
     pub(super) had_session: bool,
+    /// The request, if it was one.
+    pub(super) request: Option<RequestId>,
     /// What was read of the body.
     pub(super) body: &'a [u8],
     pub(super) secrets: Secrets,
@@ -127,20 +146,33 @@ impl Answer<'_> {
 
     /// Whether the server no longer knows the session that the request bore: 404, and what servers say that do not
     /// keep to it.
+    ///
+    /// A request that met expiry is sent again, so an error that answers this very request, and may come from a tool
+    /// that ran, counts only to the letter. What answers no request of ours is looked at for the words.
     fn is_expiry(&self) -> bool {
         if !self.had_session || !self.status.is_client_error() {
             return false;
         }
         match self.status.as_u16() {
-            404 => true,
-            401 | 403 | 429 => false,
-            _ => {
-                let text = error_text(self.body)
-                    .map_or_else(|| String::from_utf8_lossy(self.body), Into::into)
-                    .to_ascii_lowercase();
-                text.contains("session not found") || text.contains("no valid session id")
-            }
+            404 => return true,
+            401 | 403 | 429 => return false,
+            _ => {}
         }
+        let body = self.body.trim_ascii();
+        let error = error_of(body);
+        if self.request.is_some() && jsonrpc::settles(body) == self.request {
+            return error.is_some_and(|error| is_known_expiry(&error));
+        }
+        let text = match error {
+            Some(error) => error.message,
+            // A batch, or cut where the reading ended: whom it answers is not known.
+            None if body.starts_with(b"[") || (body.starts_with(b"{") && shape(body).is_none()) => {
+                return false;
+            }
+            None => String::from_utf8_lossy(body).into_owned(),
+        };
+        let text = text.to_ascii_lowercase();
+        text.contains("session not found") || text.contains("no valid session id")
     }
 
     /// What a status outside of 2xx means for the request, and for the connection if it depended on it.

@@ -464,6 +464,7 @@ impl Exchange {
             status: head.status,
             headers: &head.headers,
             had_session,
+            request: self.request,
             body,
             secrets: self.secrets(),
         }

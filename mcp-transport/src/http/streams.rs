@@ -175,6 +175,7 @@ impl Shared {
             status: head.status,
             headers: &head.headers,
             had_session,
+            request: None,
             body: &read,
             secrets,
         };

@@ -362,6 +362,15 @@ async fn expiry_is_told_by_404_and_by_what_other_servers_say() {
             "400 Bad Request",
             r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32600,"message":"Session not found"}}"#,
         ),
+        (
+            "400 Bad Request",
+            r#"{"jsonrpc":"2.0","id":1,"error":{"code":-32000,"message":"Bad Request: No valid session ID provided"}}"#,
+        ),
+        (
+            "400 Bad Request",
+            r#"{"jsonrpc":"2.0","id":"server-error","error":{"code":-32600,"message":"Unknown: session not found."}}"#,
+        ),
+        ("400 Bad Request", r#"{"detail":"Session not found"}"#),
         ("400 Bad Request", "No valid session ID"),
     ];
     for (status, body) in cases {
@@ -388,6 +397,46 @@ async fn expiry_is_told_by_404_and_by_what_other_servers_say() {
             )
             .await;
         }
+    }
+}
+
+#[tokio::test]
+async fn an_error_for_the_request_is_no_expiry_because_it_speaks_of_a_session() {
+    for error in [
+        r#"{"code":-32603,"message":"Session not found"}"#,
+        r#"{"code":-32600,"message":"Tool failed: session not found in the shop"}"#,
+        r#"{"code":-32000,"message":"upstream: No valid session ID provided"}"#,
+    ] {
+        let server = Server::start().await;
+        let (mut client, mut connection) = Client::opened(&server, "s").await;
+        client.request(1, "tools/call");
+        connection.request().await;
+        let error = format!(r#"{{"jsonrpc":"2.0","id":1,"error":{error}}}"#);
+        connection.answer("400 Bad Request", JSON, &error).await;
+        assert_eq!(client.answer(1).await, error);
+    }
+}
+
+#[tokio::test]
+async fn what_is_too_long_or_a_batch_is_no_expiry_whatever_its_words() {
+    let error = r#""error":{"code":-32603,"message":"session not found"}"#;
+    let batch = format!(r#"[{{"jsonrpc":"2.0","id":1,{error}}}]"#);
+    let long = format!(r#"{{{error},"x":"{}","id":1}}"#, "x".repeat(70_000));
+    for body in [batch, long] {
+        let status = "400 Bad Request";
+        check(
+            (
+                status,
+                JSON,
+                body.leak(),
+                Protocol,
+                Permanent,
+                Unknown,
+                "HTTP 400",
+            ),
+            true,
+        )
+        .await;
     }
 }
 
