@@ -218,10 +218,9 @@ pub(crate) fn canceled_of(params: &[u8]) -> Option<&RawValue> {
     Some(canceled.id)
 }
 
-/// Reads the id of an answer that was too long to be kept, from its first and its last bytes.
-///
-/// `None` where these do not show beyond doubt that it is an answer, and to which request.
-pub(crate) fn id_of_cut_answer(head: &[u8], tail: &[u8]) -> Option<RequestId> {
+/// What the beginning of a message says that was too long to be kept: `Some` if it is an answer, with its id if that
+/// stands before the result or error.
+pub(crate) fn cut_answer(head: &[u8]) -> Option<Option<RequestId>> {
     let head = std::str::from_utf8(until_broken_char(head)).ok()?;
     let mut rest = head.trim_start().strip_prefix('{')?;
     let mut id = None;
@@ -231,7 +230,7 @@ pub(crate) fn id_of_cut_answer(head: &[u8], tail: &[u8]) -> Option<RequestId> {
         let (key, after) = rest.split_once('"')?;
         rest = after.trim_start().strip_prefix(':')?.trim_start();
         match key {
-            "result" | "error" => break,
+            "result" | "error" => return Some(id),
             "id" | "jsonrpc" => {
                 let (value, after) = rest.split_once(',')?;
                 if key == "id" {
@@ -242,6 +241,13 @@ pub(crate) fn id_of_cut_answer(head: &[u8], tail: &[u8]) -> Option<RequestId> {
             _ => return None,
         }
     }
+}
+
+/// Reads the id of an answer that was too long to be kept, from its first and its last bytes.
+///
+/// `None` where these do not show beyond doubt that it is an answer, and to which request.
+pub(crate) fn id_of_cut_answer(head: &[u8], tail: &[u8]) -> Option<RequestId> {
+    let id = cut_answer(head)?;
     if id.is_some() {
         return id;
     }

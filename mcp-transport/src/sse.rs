@@ -180,6 +180,23 @@ impl Decoder {
         self.retry
     }
 
+    /// The beginning of the data of the event under way, of at most `limit` bytes: what is known of one that was
+    /// too large.
+    pub(crate) fn data_under_way(&self, limit: usize) -> Bytes {
+        let line: Bytes;
+        let data = match &self.pending.data {
+            Data::Line(line) => &line[..],
+            Data::Lines(lines) => &lines[..],
+            Data::None => {
+                let parts = self.unfinished.iter().chain(&self.input);
+                line = parts.copied().take(limit).collect();
+                let value = line.strip_prefix(b"data:").unwrap_or_default();
+                value.strip_prefix(b" ").unwrap_or(value)
+            }
+        };
+        Bytes::copy_from_slice(&data[..data.len().min(limit)])
+    }
+
     fn check(&self, more: usize) -> Result<(), TooLarge> {
         if self.pending.len() + self.unfinished.len() + more > self.limit {
             Err(TooLarge { limit: self.limit })

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use hyper::body::Incoming;
 
@@ -41,6 +42,11 @@ impl Events {
                 None => return Ok(None),
             }
         }
+    }
+
+    /// The beginning of what an event that is under way, or was too large, brings: at most `limit` bytes.
+    pub(super) fn data_under_way(&self, limit: usize) -> Bytes {
+        self.decoder.data_under_way(limit)
     }
 
     /// From where the stream can be read on, if its events had ids that can stand in a header.

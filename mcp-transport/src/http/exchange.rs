@@ -36,6 +36,9 @@ const AFTERWARDS: Duration = Duration::from_secs(2);
 /// How much of a refusal is read, and for how long.
 pub(super) const REFUSAL: (usize, Duration) = (64 << 10, Duration::from_secs(2));
 
+/// How much of a message that is too large is looked at, to see whether it is the answer.
+const HEAD: usize = 256;
+
 /// What a message is for the transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
@@ -224,6 +227,11 @@ impl Exchange {
     async fn read_json(&mut self, head: &Parts, body: Payload, had_session: bool) {
         let read = match body::whole(body, self.shared.config.body_limit).await {
             Ok(read) => read,
+            // The server did answer, and it is not the outcome that is unknown but the answer.
+            Err(error @ BodyError::TooLarge { .. }) => {
+                let error = self.unreadable(&error).with_outcome(Outcome::Answered);
+                return self.fail(error);
+            }
             Err(error) => return self.fail(self.unreadable(&error)),
         };
         for message in answer::messages(read.clone()) {
@@ -255,7 +263,15 @@ impl Exchange {
             let error = match ended {
                 Ok(()) => return,
                 Err(Some(error @ BodyError::Broken(_))) => self.unreadable(&error),
-                Err(Some(error)) => return self.fail(self.unreadable(&error)),
+                Err(Some(error)) => {
+                    let answered = matches!(error, BodyError::TooLarge { .. })
+                        && self.is_cut_answer(&events.data_under_way(HEAD), resumed);
+                    let mut error = self.unreadable(&error);
+                    if answered {
+                        error.outcome = Outcome::Answered;
+                    }
+                    return self.fail(error);
+                }
                 Err(None) => self.unanswered(""),
             };
             events = match self.resume(&mut stream, opening.as_ref(), error).await {
@@ -360,6 +376,16 @@ impl Exchange {
 
     fn is_answer(&self, message: &[u8]) -> bool {
         self.request.is_some() && jsonrpc::settles(message) == self.request
+    }
+
+    /// Whether what begins so, and was too large to be read, is the answer. A stream may also bring what comes before
+    /// it; one that was not resumed brings the answer to this request alone.
+    fn is_cut_answer(&self, head: &[u8], resumed: bool) -> bool {
+        match jsonrpc::cut_answer(head) {
+            Some(Some(id)) => self.request == Some(id),
+            Some(None) => !resumed,
+            None => false,
+        }
     }
 
     /// A stream of events where none was due. What it brings within a moment is taken.

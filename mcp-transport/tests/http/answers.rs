@@ -546,7 +546,7 @@ async fn a_body_over_the_limit_is_an_error_before_it_is_held() {
         .await;
     let (error, _) = client.failed(1).await;
     assert!(error.message.contains("larger than 1000 bytes"), "{error}");
-    assert_eq!((error.kind, error.outcome), (Protocol, Unknown));
+    assert_eq!((error.kind, error.outcome), (Protocol, Outcome::Answered));
     announced.closed().await;
     // Not announced.
     client.request(2, "tools/call");
@@ -558,6 +558,7 @@ async fn a_body_over_the_limit_is_an_error_before_it_is_held() {
     chunked.chunk(&" ".repeat(600)).await;
     let (error, _) = client.failed(2).await;
     assert!(error.message.contains("larger than 1000 bytes"), "{error}");
+    assert_eq!((error.kind, error.outcome), (Protocol, Outcome::Answered));
     chunked.closed().await;
     // One event; while many small ones may be more than it together.
     client.request(3, "tools/call");
@@ -576,4 +577,37 @@ async fn a_body_over_the_limit_is_an_error_before_it_is_held() {
     let (error, _) = client.failed(3).await;
     assert!(error.message.contains("larger than 1000 bytes"), "{error}");
     stream.closed().await;
+}
+
+#[tokio::test]
+async fn an_event_over_the_limit_is_the_answer_if_it_begins_like_one() {
+    use mcp_transport::error::Outcome::Answered;
+    let server = Server::start().await;
+    let mut client = Client::with(server.config().with_body_limit(1000)).await;
+    for (head, outcome) in [
+        (r#"{"result":{"x":""#, Answered),
+        (r#"{"jsonrpc":"2.0","id":1,"result":{"x":""#, Answered),
+        (r#"{"jsonrpc":"2.0","id":"1","error":{"x":""#, Answered),
+        (r#"{"jsonrpc":"2.0","id":2,"result":{"x":""#, Unknown),
+        (r#"{"jsonrpc":"2.0","method":"x","params":{"x":""#, Unknown),
+        (r#"[{"jsonrpc":"2.0","id":1,"result":{"x":""#, Unknown),
+    ] {
+        for in_pieces in [false, true] {
+            client.request(1, "tools/call");
+            let (mut stream, _) = server.request().await;
+            stream.begin_events(&[]).await;
+            if in_pieces {
+                stream.chunk(&format!("data: {head}")).await;
+                client.written(1).await;
+                stream.chunk(&"x".repeat(1000)).await;
+            } else {
+                stream
+                    .chunk(&format!("data: {head}{}", "x".repeat(1000)))
+                    .await;
+            }
+            let (error, _) = client.failed(1).await;
+            assert_eq!((error.kind, error.outcome), (Protocol, outcome), "{head}");
+            stream.closed().await;
+        }
+    }
 }
