@@ -16,11 +16,13 @@ use tokio::runtime::Handle;
 use url::Url;
 
 use super::{
+    address::AddressPolicy,
     body::{self, Outbound, Payload, Taken},
     config,
     connect::{self, Connector, Tls},
     cookies::Cookies,
     credentials::Credentials,
+    proxy::Proxies,
     tasks::Tasks,
 };
 use crate::error::{Error, ErrorKind, Outcome};
@@ -45,19 +47,26 @@ struct Inner {
     /// connection carries only so many.
     streams: Client<Connector, Outbound>,
     credentials: Credentials,
+    proxies: Arc<Proxies>,
     /// Where hyper's own tasks live: one for each connection, and connections being made that nobody waits for.
     _connections: Arc<Tasks>,
 }
 
 impl HttpClient {
-    /// A pool without a connection. Nothing is read or opened before the first request.
+    /// A pool without a connection, with the options' defaults. Nothing is opened before the first request; the
+    /// environment is asked for proxies now.
     pub fn new() -> Self {
-        Self::with_tls(Tls::default())
+        Self::over(
+            Tls::default(),
+            AddressPolicy::any(),
+            Proxies::of_environment(),
+        )
     }
 
-    pub(super) fn with_tls(tls: Tls) -> Self {
+    pub(super) fn over(tls: Tls, policy: AddressPolicy, proxies: Proxies) -> Self {
         let connections = Arc::new(Tasks::default());
-        let connector = Connector::new(tls);
+        let proxies = Arc::new(proxies);
+        let connector = Connector::new(tls, policy, proxies.clone());
         let client = || {
             Client::builder(OwnedBy(Arc::downgrade(&connections)))
                 .timer(TokioTimer::new())
@@ -70,6 +79,7 @@ impl HttpClient {
                 client: client(),
                 streams: client(),
                 credentials: Credentials::new(),
+                proxies,
                 _connections: connections,
             }),
         }
@@ -119,6 +129,9 @@ impl HttpClient {
             let mut headers = outgoing.headers.clone();
             outgoing.cookies().add_to(&url, &mut headers);
             headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static("gzip"));
+            if let Some(shown) = self.inner.proxies.credentials(request.uri()) {
+                headers.insert(header::PROXY_AUTHORIZATION, shown);
+            }
             *request.headers_mut() = headers;
             let client = match outgoing.is_stream {
                 true => &self.inner.streams,

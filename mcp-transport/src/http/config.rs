@@ -28,7 +28,7 @@ const OURS: [HeaderName; 3] = [
 ];
 
 /// What would break the framing of the message or the state of the session.
-const REFUSED: [&str; 11] = [
+const REFUSED: [&str; 12] = [
     "connection",
     "content-length",
     "expect",
@@ -36,6 +36,7 @@ const REFUSED: [&str; 11] = [
     "last-event-id",
     "mcp-protocol-version",
     "mcp-session-id",
+    "proxy-authorization",
     "te",
     "trailer",
     "transfer-encoding",

@@ -6,88 +6,254 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
+    time::Duration,
 };
 
 use http::{Uri, uri::Scheme};
+use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
 use hyper_util::{
     client::legacy::connect::{
-        HttpConnector,
-        dns::{GaiAddrs, GaiResolver, Name},
+        Connected, Connection, HttpConnector,
+        proxy::{SocksV5, Tunnel},
     },
     rt::TokioIo,
 };
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, PrivateKeyDer},
+};
 use rustls_native_certs::CertificateResult;
 use tokio::net::TcpStream;
 use tower_service::Service;
 
+use super::{
+    address::{AddressPolicy, Denied},
+    proxy::{self, Proxies, Way},
+    resolve::{Resolver, Unresolved},
+};
 use crate::error::{Cause, Error, ErrorKind};
 
 type BoxError = Box<dyn StdError + Send + Sync>;
 type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
+type Tcp = TokioIo<TcpStream>;
+
+/// A peer that vanished without a word is noticed after this and [`PROBES`] of [`PROBE`].
+const KEEPALIVE: Duration = Duration::from_secs(30);
+const PROBE: Duration = Duration::from_secs(10);
+const PROBES: u32 = 3;
+/// A connection that nobody waits for any more is not tried for longer.
+const LONGEST: Duration = Duration::from_secs(60);
 
 /// Makes connections for `http` and `https`. TLS is set up when the first `https` URL needs it.
 #[derive(Clone)]
 pub(super) struct Connector {
     tcp: HttpConnector<Resolver>,
+    /// To proxies, which the policy for addresses does not concern.
+    to_proxy: HttpConnector<Resolver>,
     tls: Arc<Tls>,
+    policy: AddressPolicy,
+    proxies: Arc<Proxies>,
 }
 
 impl Connector {
-    pub(super) fn new(tls: Tls) -> Self {
-        let mut tcp = HttpConnector::new_with_resolver(Resolver(GaiResolver::new()));
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
+    pub(super) fn new(tls: Tls, policy: AddressPolicy, proxies: Arc<Proxies>) -> Self {
         Self {
-            tcp,
+            tcp: tcp(policy),
+            to_proxy: tcp(AddressPolicy::any()),
             tls: Arc::new(tls),
+            policy,
+            proxies,
+        }
+    }
+
+    async fn connect(mut self, uri: Uri) -> Result<Link, BoxError> {
+        if let Some(address) = uri.host().and_then(proxy::address_in) {
+            self.policy.check(address)?;
+        }
+        match self.proxies.way(&uri) {
+            Way::Direct => self.tls.clone().over(self.tcp, uri).await,
+            Way::Forwarded(proxy) => {
+                let stream = MaybeHttpsStream::Http(self.to_proxy.call(proxy).await?);
+                Ok(Link {
+                    stream,
+                    is_forwarded: true,
+                })
+            }
+            Way::Tunnel(proxy, shown) => {
+                let mut tunnel = Tunnel::new(proxy, self.to_proxy);
+                if let Some(shown) = shown {
+                    tunnel = tunnel.with_auth(shown);
+                }
+                self.tls.clone().over(tunnel, uri).await
+            }
+            Way::Socks {
+                proxy,
+                login,
+                local_names,
+            } => {
+                let mut socks = SocksV5::new(proxy, self.to_proxy).local_dns(local_names);
+                if let Some((user, password)) = login {
+                    socks = socks.with_auth(user, password);
+                }
+                self.tls.clone().over(socks, uri).await
+            }
+            Way::Unknown(scheme) => Err(BadProxy(scheme).into()),
         }
     }
 }
 
+fn tcp(policy: AddressPolicy) -> HttpConnector<Resolver> {
+    let mut tcp = HttpConnector::new_with_resolver(Resolver::new(policy));
+    tcp.enforce_http(false);
+    tcp.set_nodelay(true);
+    tcp.set_keepalive(Some(KEEPALIVE));
+    tcp.set_keepalive_interval(Some(PROBE));
+    tcp.set_keepalive_retries(Some(PROBES));
+    tcp.set_connect_timeout(Some(LONGEST));
+    tcp
+}
+
 impl Service<Uri> for Connector {
-    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
+    type Response = Link;
     type Error = BoxError;
-    type Future = BoxFuture<Self::Response>;
+    type Future = BoxFuture<Link>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.tcp.poll_ready(cx).map_err(Into::into)
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        let mut tcp = self.tcp.clone();
-        if uri.scheme() != Some(&Scheme::HTTPS) {
-            return Box::pin(async move { Ok(MaybeHttpsStream::Http(tcp.call(uri).await?)) });
-        }
-        let tls = self.tls.clone();
-        Box::pin(async move {
-            // Reading and parsing a few hundred certificates is no work for a thread that serves others.
-            let config = tokio::task::spawn_blocking(move || tls.config()).await??;
-            HttpsConnector::from((tcp, config)).call(uri).await
-        })
+        Box::pin(self.clone().connect(uri))
     }
 }
 
+/// A connection, and whether what is at its other end is a proxy that is told whole URLs.
+pub(super) struct Link {
+    stream: MaybeHttpsStream<Tcp>,
+    is_forwarded: bool,
+}
+
+impl Connection for Link {
+    fn connected(&self) -> Connected {
+        self.stream.connected().proxy(self.is_forwarded)
+    }
+}
+
+impl Read for Link {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buffer)
+    }
+}
+
+impl Write for Link {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(cx, bytes)
+    }
+}
+
+/// A proxy of the environment that cannot be used.
+#[derive(Debug)]
+struct BadProxy(String);
+
+impl fmt::Display for BadProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "the environment names a proxy with the scheme {:?}; http, socks5 and socks5h can be used",
+            self.0
+        )
+    }
+}
+
+impl StdError for BadProxy {}
+
+/// A certificate of ours with its key.
+pub(super) type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
 /// The TLS configuration, made once. A failure is not kept: roots that are installed later are found.
 #[derive(Default)]
-pub(super) struct Tls(Mutex<Option<Arc<ClientConfig>>>);
+pub(super) struct Tls {
+    made: Mutex<Option<Arc<ClientConfig>>>,
+    identity: Option<Identity>,
+}
 
 impl Tls {
-    /// Trusts these roots in place of the platform's.
-    #[cfg(test)]
-    pub(super) fn trusting(roots: RootCertStore) -> Self {
-        let config = client_config(roots).expect("ring has every default");
-        Self(Mutex::new(Some(Arc::new(config))))
+    /// With these roots in place of the platform's, and with an identity of ours if the server asks for one.
+    ///
+    /// # Errors
+    /// What is wrong with the identity.
+    pub(super) fn new(
+        roots: Option<RootCertStore>,
+        identity: Option<Identity>,
+    ) -> Result<Self, rustls::Error> {
+        let config = client_config(
+            roots.clone().unwrap_or_else(RootCertStore::empty),
+            identity.as_ref(),
+        )?;
+        Ok(Self {
+            made: Mutex::new(roots.map(|_| Arc::new(config))),
+            identity,
+        })
+    }
+
+    /// A connection for `uri` made by `connector`, with TLS over it if it is `https`.
+    async fn over<C>(self: Arc<Self>, mut connector: C, uri: Uri) -> Result<Link, BoxError>
+    where
+        C: Service<Uri, Response = Tcp> + Send + 'static,
+        C::Future: Send + 'static,
+        C::Error: Into<BoxError>,
+    {
+        let stream = if uri.scheme() == Some(&Scheme::HTTPS) {
+            // Reading and parsing a few hundred certificates is no work for a thread that serves others.
+            let config = tokio::task::spawn_blocking(move || self.config()).await??;
+            HttpsConnector::from((connector, config)).call(uri).await?
+        } else {
+            MaybeHttpsStream::Http(connector.call(uri).await.map_err(Into::into)?)
+        };
+        Ok(Link {
+            stream,
+            is_forwarded: false,
+        })
     }
 
     fn config(&self) -> Result<Arc<ClientConfig>, NoTls> {
-        let mut made = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(config) = &*made {
             return Ok(config.clone());
         }
         let roots = root_store(rustls_native_certs::load_native_certs())?;
-        let config = Arc::new(client_config(roots).map_err(|error| NoTls(error.to_string()))?);
+        let config = client_config(roots, self.identity.as_ref())
+            .map_err(|error| NoTls(error.to_string()))?;
+        let config = Arc::new(config);
         *made = Some(config.clone());
         Ok(config)
     }
@@ -109,12 +275,20 @@ fn root_store(found: CertificateResult) -> Result<RootCertStore, NoTls> {
     )))
 }
 
-fn client_config(roots: RootCertStore) -> Result<ClientConfig, rustls::Error> {
+fn client_config(
+    roots: RootCertStore,
+    identity: Option<&Identity>,
+) -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
+    let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let mut config = match identity {
+        Some((certificates, key)) => {
+            config.with_client_auth_cert(certificates.clone(), key.clone_key())?
+        }
+        None => config.with_no_client_auth(),
+    };
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }
@@ -130,36 +304,6 @@ impl fmt::Display for NoTls {
 
 impl StdError for NoTls {}
 
-/// The system's resolver, with an error that can be told from others.
-#[derive(Clone)]
-struct Resolver(GaiResolver);
-
-impl Service<Name> for Resolver {
-    type Response = GaiAddrs;
-    type Error = Unresolved;
-    type Future = Pin<Box<dyn Future<Output = Result<GaiAddrs, Unresolved>> + Send>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Unresolved>> {
-        self.0.poll_ready(cx).map_err(Unresolved)
-    }
-
-    fn call(&mut self, name: Name) -> Self::Future {
-        let found = self.0.call(name);
-        Box::pin(async move { found.await.map_err(Unresolved) })
-    }
-}
-
-#[derive(Debug)]
-struct Unresolved(io::Error);
-
-impl fmt::Display for Unresolved {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl StdError for Unresolved {}
-
 /// What it means that no connection to `origin` could be made. Nothing was sent.
 pub(super) fn failure(origin: &str, error: &(dyn StdError + 'static)) -> Error {
     let mut last = error;
@@ -169,6 +313,12 @@ pub(super) fn failure(origin: &str, error: &(dyn StdError + 'static)) -> Error {
             return Error::new(
                 ErrorKind::Config,
                 format!("cannot connect to {origin}: {no_tls}"),
+            );
+        }
+        if cause.is::<Denied>() || cause.is::<BadProxy>() {
+            return Error::new(
+                ErrorKind::Config,
+                format!("cannot connect to {origin}: {cause}"),
             );
         }
         if let Some(Unresolved(error)) = cause.downcast_ref() {
@@ -228,6 +378,7 @@ fn is_ours(code: i32) -> bool {
         code,
         libc::EMFILE
             | libc::ENFILE
+            | libc::EAGAIN
             | libc::ENOMEM
             | libc::ENOBUFS
             | libc::EADDRNOTAVAIL

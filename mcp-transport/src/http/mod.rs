@@ -4,6 +4,7 @@
 //! [`HttpTransport`] carries one session. Its connections are those of an [`HttpClient`], which the sessions of one
 //! binding share.
 
+mod address;
 mod answer;
 mod body;
 mod client;
@@ -14,6 +15,11 @@ mod credentials;
 mod events;
 mod exchange;
 mod legacy_sse;
+mod options;
+mod proxy;
+#[cfg(test)]
+mod reach_tests;
+mod resolve;
 mod resumption;
 mod retry_after;
 mod seen;
@@ -34,6 +40,12 @@ use std::{
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 use tokio::{runtime::Handle, sync::watch, time::timeout};
 
+pub use self::{
+    address::{AddressClass, AddressPolicy},
+    client::HttpClient,
+    config::HttpConfig,
+    options::HttpClientOptions,
+};
 use self::{
     body::Taken,
     cookies::Cookies,
@@ -44,7 +56,6 @@ use self::{
     tasks::{TaskId, Tasks},
     told::Told,
 };
-pub use self::{client::HttpClient, config::HttpConfig};
 use crate::{
     error::{Error, ErrorKind},
     jsonrpc::RequestId,

@@ -11,7 +11,7 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use super::{HttpClient, HttpConfig, HttpTransport, connect::Tls};
+use super::{AddressPolicy, HttpClient, HttpConfig, HttpTransport, connect::Tls, proxy::Proxies};
 use crate::{
     error::{Cause, ErrorKind, Outcome},
     jsonrpc::RequestId,
@@ -55,7 +55,11 @@ impl Scene {
         let port = listener.local_addr().expect("an address").port();
         let transport = HttpTransport::new(
             HttpConfig::new(&format!("https://localhost:{port}/mcp"), &[]).expect("good"),
-            HttpClient::with_tls(Tls::trusting(roots)),
+            HttpClient::over(
+                Tls::new(Some(roots), None).expect("nothing to go wrong"),
+                AddressPolicy::any(),
+                Proxies::default(),
+            ),
         );
         let (tell, told) = mpsc::unbounded_channel();
         transport
