@@ -221,8 +221,66 @@ fn no_descriptors_to_be_had_is_our_own_fault_and_passes() {
     );
 }
 
+/// What this process has of everything that can leak.
+#[derive(Debug, PartialEq)]
+struct Holdings {
+    descriptors: usize,
+    threads: usize,
+    tasks: usize,
+    /// Children, the guardian among them, and zombies.
+    processes: usize,
+    guardians_descriptors: usize,
+}
+
+fn count(what: &str) -> usize {
+    std::fs::read_dir(what).unwrap().count()
+}
+
+fn children() -> Vec<u32> {
+    let me = std::process::id().to_string();
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        let fields = stat.rsplit(')').next().unwrap_or_default();
+        if fields.split_whitespace().nth(1) == Some(&me) {
+            found.push(entry.file_name().to_str().unwrap().parse().unwrap());
+        }
+    }
+    found
+}
+
+impl Holdings {
+    fn now() -> Self {
+        let children = children();
+        let of_guardian = |pid: &u32| count(&format!("/proc/{pid}/fd"));
+        Self {
+            descriptors: count("/proc/self/fd"),
+            threads: count("/proc/self/task"),
+            tasks: tokio::runtime::Handle::current()
+                .metrics()
+                .num_alive_tasks(),
+            guardians_descriptors: children.iter().map(of_guardian).sum(),
+            processes: children.len(),
+        }
+    }
+}
+
+/// The memory of this process that is no file's, in KiB.
+fn memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("RssAnon:"));
+    line.unwrap()
+        .split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
+/// A thousand, or as many as there is time for.
 #[test]
 fn many_opens_calls_and_closes_leave_nothing() {
+    const ENOUGH: std::time::Duration = std::time::Duration::from_secs(20);
     alone("many_opens_calls_and_closes_leave_nothing", async || {
         let spawner = Spawner::new();
         let once = async || {
@@ -231,18 +289,34 @@ fn many_opens_calls_and_closes_leave_nothing() {
             session.ping(None).await.unwrap();
             session.close(LONG).await;
         };
-        once().await;
-        let count = |what: &str| std::fs::read_dir(what).unwrap().count();
-        let before = (count("/proc/self/fd"), count("/proc/self/task"));
-        for _ in 0..100 {
+        let begun = std::time::Instant::now();
+        // What grows once, such as the buffers of the runtime, has grown by then.
+        for _ in 0..50 {
             once().await;
         }
-        assert_eq!((count("/proc/self/fd"), count("/proc/self/task")), before);
-        let children = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
-        assert_eq!(children, "");
+        let (settled, memory_before) = (Holdings::now(), memory());
+        assert_eq!(settled.processes, 1, "the guardian");
+        let mut rounds = 50;
+        while rounds < 1000 && begun.elapsed() < ENOUGH {
+            once().await;
+            rounds += 1;
+        }
+        let grown = memory().saturating_sub(memory_before);
+        eprintln!("{rounds} rounds, {grown} KiB more");
+        assert!(grown < 512, "{grown} KiB more after {rounds} rounds");
+        until("the guardian has heard of the last end", || {
+            Holdings::now().guardians_descriptors == 2
+        })
+        .await;
+        let expected = Holdings {
+            guardians_descriptors: 2,
+            ..settled
+        };
+        assert_eq!(Holdings::now(), expected);
         drop(spawner);
-        until("the spawner's thread has ended", || {
-            count("/proc/self/task") == before.1 - 1
+        until("the spawner's thread and the guardian have ended", || {
+            let now = Holdings::now();
+            (now.threads, now.processes) == (expected.threads - 1, 0)
         })
         .await;
     });
