@@ -129,12 +129,23 @@ impl fmt::Debug for Challenge {
 }
 
 /// A JSON-RPC error object.
-#[derive(Debug, Clone)]
+///
+/// `Debug` shows the code only: the rest is the server's word, as it came.
+#[derive(Clone)]
 pub struct RpcError {
     /// The error code.
     pub code: i64,
     /// The whole error object as JSON, the bytes that came.
     pub raw: Bytes,
+}
+
+impl fmt::Debug for RpcError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RpcError")
+            .field("code", &self.code)
+            .field("bytes", &self.raw.len())
+            .finish()
+    }
 }
 
 impl Error {

@@ -52,6 +52,7 @@ pub mod http;
 pub mod jsonrpc;
 pub mod line;
 pub mod revision;
+mod secrets;
 pub mod session;
 pub mod sse;
 pub mod stdio;

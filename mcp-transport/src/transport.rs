@@ -87,6 +87,11 @@ pub trait Transport: std::fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// What the server said, for an error's text: without the secrets that the transport was configured with.
+    fn redacted(&self, text: &str) -> String {
+        text.to_owned()
+    }
+
     /// The process id of the server, where it is a child of ours that has not been reaped.
     fn pid(&self) -> Option<u32> {
         None

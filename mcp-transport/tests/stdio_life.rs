@@ -289,6 +289,34 @@ async fn a_call_of_which_only_the_newline_was_not_written_may_run() {
 }
 
 #[tokio::test]
+async fn no_error_has_a_secret_that_the_server_was_given_and_says() {
+    let with_secret = |options: &[&str]| {
+        let mut config = fault_server(options);
+        config.env.insert("API_KEY".into(), "sk-hunter-2222".into());
+        config
+    };
+    let stderr = "stderr=bad key sk-hunter-2222";
+    let error = fails(with_secret(&["exit=3", stderr])).await;
+    assert!(error.message.contains("bad key [redacted]"), "{error}");
+
+    let (session, _) = open_with(StdioTransport::new(with_secret(&[])))
+        .await
+        .unwrap();
+    let noise = json!({"text": "key is sk-hunter-2222\n{\"jsonrpc\":\"2.0\",\"id\":$ID,\"error\":{\"code\":-1,\"message\":\"not sk-hunter-2222\"}}"});
+    let error = call(&session, "raw", noise).await.unwrap_err();
+    assert!(error.message.ends_with("not [redacted]"), "{error}");
+    assert!(!format!("{error:?}").contains("hunter"), "{error:?}");
+    let error = call(&session, "exit", json!({"stderr": "sk-hunter-2222"}))
+        .await
+        .unwrap_err();
+    assert!(!format!("{error:?}").contains("hunter"), "{error:?}");
+    assert!(
+        error.message.contains("the last \"key is [redacted]\""),
+        "{error}"
+    );
+}
+
+#[tokio::test]
 async fn the_child_of_a_wrapper_goes_with_its_group() {
     let (session, _) = open(&["wrapper=ignore-eof"]).await;
     let server = call(&session, "env", json!({})).await.unwrap();

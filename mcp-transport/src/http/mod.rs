@@ -195,6 +195,21 @@ impl Transport for HttpTransport {
             shared.opening.cut_all();
         })
     }
+
+    fn redacted(&self, text: &str) -> String {
+        let headers = self.shared.own_headers();
+        let session = self.shared.state().session.clone();
+        let cookies = self.shared.cookies.lock();
+        let cookies: Vec<_> = cookies
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .filter_map(|value| HeaderValue::from_str(value).ok())
+            .collect();
+        let values = headers.values().chain(&session).chain(&cookies);
+        Secrets::of_remote(&self.shared.config.url, values)
+            .redact(text)
+            .into_owned()
+    }
 }
 
 impl Drop for HttpTransport {

@@ -1,102 +1,16 @@
 //! A few words of what a server said, fit to be shown: short, on one line, and without anything that we sent it.
 
-use std::{borrow::Cow, collections::HashSet};
+use std::borrow::Cow;
 
-use http::{HeaderMap, HeaderValue};
-use serde_json::Value;
-use url::Url;
+pub(super) use crate::secrets::Secrets;
+use crate::secrets::{REDACTED, is_of_word};
 
 /// How many characters are shown.
 const SHOWN: usize = 160;
 /// How many are looked at, so that no secret is cut by the end of what is shown.
 const READ: usize = 2048;
-const REDACTED: &str = "[redacted]";
-
-/// What must not come back in a text: servers echo headers, URLs and arguments on their error pages.
-#[derive(Default)]
-pub(super) struct Secrets {
-    /// Taken out as they are.
-    whole: HashSet<String>,
-    /// Taken out word by word in lower case: what was escaped, cut or joined otherwise still has its words.
-    words: HashSet<String>,
-    /// Too much was sent to look for: nothing is shown.
-    too_many: bool,
-}
 
 impl Secrets {
-    /// What goes along with every request of a session.
-    pub(super) fn new(url: &Url, headers: &HeaderMap, session: Option<&HeaderValue>) -> Self {
-        let mut secrets = Self::default();
-        for value in headers.values().chain(session) {
-            secrets.hide(&String::from_utf8_lossy(value.as_bytes()), 3);
-        }
-        secrets.and_url(url)
-    }
-
-    /// Also the values of cookies.
-    #[must_use]
-    pub(super) fn and_values<'a>(mut self, values: impl Iterator<Item = &'a str>) -> Self {
-        for value in values {
-            self.hide(value, 3);
-        }
-        self
-    }
-
-    /// Also what a URL holds beside its origin.
-    #[must_use]
-    pub(super) fn and_url(mut self, url: &Url) -> Self {
-        for segment in url.path_segments().into_iter().flatten() {
-            self.hide(segment, 4);
-        }
-        for (name, value) in url.query_pairs() {
-            self.hide(&name, 4);
-            self.hide(&value, 3);
-        }
-        self
-    }
-
-    /// Also the texts in the parameters of a message that was sent.
-    #[must_use]
-    pub(super) fn and_params_of(mut self, message: &[u8]) -> Self {
-        const LARGEST: usize = 1 << 20;
-        let parsed = (message.len() <= LARGEST)
-            .then(|| serde_json::from_slice::<Value>(message).ok())
-            .flatten();
-        match parsed {
-            Some(mut message) => self.hide_texts(&message["params"].take(), 10_000),
-            None => self.too_many = true,
-        }
-        self
-    }
-
-    fn hide_texts(&mut self, value: &Value, limit: usize) {
-        if self.whole.len() > limit {
-            self.too_many = true;
-            return;
-        }
-        match value {
-            Value::String(text) => self.hide(text, 6),
-            Value::Array(items) => items.iter().for_each(|item| self.hide_texts(item, limit)),
-            Value::Object(items) => items.values().for_each(|item| self.hide_texts(item, limit)),
-            Value::Null | Value::Bool(_) | Value::Number(_) => {}
-        }
-    }
-
-    /// Hides a text, its parts between blanks, and its words; each only from `shortest` characters on, for shorter
-    /// ones stand in any text.
-    fn hide(&mut self, text: &str, shortest: usize) {
-        for part in std::iter::once(text).chain(text.split_whitespace()) {
-            if part.len() >= shortest {
-                self.whole.insert(part.to_owned());
-            }
-        }
-        for word in words(text) {
-            if word.len() >= shortest.max(4) {
-                self.words.insert(word.to_lowercase());
-            }
-        }
-    }
-
     /// The first words of `text`, quoted, or nothing if there are none to show.
     pub(super) fn snippet(&self, text: &[u8], is_html: bool) -> String {
         if self.too_many {
@@ -137,15 +51,6 @@ impl Secrets {
         }
         format!(": \"{shown}\"")
     }
-}
-
-fn is_of_word(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
-}
-
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c| !is_of_word(c))
-        .filter(|word| !word.is_empty())
 }
 
 /// Blanks and what cannot be shown become single blanks. A text longer than what is read loses its last word, which
@@ -211,6 +116,9 @@ fn words_of_html(page: &str) -> Cow<'static, str> {
 
 #[cfg(test)]
 mod tests {
+    use http::{HeaderMap, HeaderValue};
+    use url::Url;
+
     use super::*;
 
     fn secrets() -> Secrets {

@@ -201,7 +201,9 @@ impl Session {
                 link,
                 info: Arc::new(info),
             }),
-            Err(error) => {
+            Err(mut error) => {
+                // What the server answered to the handshake may be quoted in it.
+                error.message = link.transport.redacted(&error.message);
                 link.end(error.clone(), FAILED_CLOSE);
                 link.transport.close(FAILED_CLOSE).await;
                 // Whatever became of `initialize`: no request of the caller's was sent.

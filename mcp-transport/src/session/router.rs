@@ -284,11 +284,24 @@ impl Router {
         (count > 0).then(|| format!("{count} {were} no JSON-RPC, the last {:?}", *last))
     }
 
+    /// What the server said, without the secrets that it was given.
+    pub(super) fn redacted(&self, said: &str) -> String {
+        match self.transport.upgrade() {
+            Some(transport) => transport.redacted(said),
+            // It is gone, and with it who knows them.
+            None => String::new(),
+        }
+    }
+
     fn malformed(&self, message: &[u8], why: &str) {
+        // More than is shown, so that it is not cut inside a secret.
+        let beginning = &message[..message.len().min(4096)];
+        let shown = self.redacted(&String::from_utf8_lossy(beginning));
+        let shown = text::one_line(shown.as_bytes(), 120);
         *self
             .last_malformed
             .lock()
-            .unwrap_or_else(PoisonError::into_inner) = text::one_line(message, 120);
+            .unwrap_or_else(PoisonError::into_inner) = shown;
         if self.count(|c| &mut c.malformed) <= LOGGED {
             let bytes = message.len();
             warn!(bytes, why, "dropped what is no JSON-RPC message");
@@ -332,7 +345,9 @@ impl Router {
                 // The whole message stays as long as the result does.
                 Ok((result, self.backlog.hold(message.len())))
             }
-            Err(error) => Err(server_error(jsonrpc::slice(message, error))),
+            Err(error) => Err(server_error(jsonrpc::slice(message, error), |said| {
+                self.redacted(said)
+            })),
         };
         let _ = expected.answer.send(answer);
     }
@@ -439,7 +454,7 @@ impl Receiver for Router {
 }
 
 /// The error that the server answered.
-fn server_error(raw: Bytes) -> Error {
+fn server_error(raw: Bytes, redacted: impl FnOnce(&str) -> String) -> Error {
     #[derive(Deserialize)]
     struct Shape<'a> {
         #[serde(default)]
@@ -457,7 +472,7 @@ fn server_error(raw: Bytes) -> Error {
     let said = shape.and_then(|s| s.message).unwrap_or_default();
     let message = format!(
         "the server answered error {code}: {}",
-        text::one_line(said.as_bytes(), 400)
+        text::one_line(redacted(&said).as_bytes(), 400)
     );
     let mut error = Error::new(ErrorKind::Server, message).with_outcome(Outcome::Answered);
     error.rpc = Some(RpcError { code, raw });

@@ -23,6 +23,7 @@ use crate::{
     error::{Cause, Error, ErrorKind, Outcome},
     jsonrpc,
     line::{Line, Splitter},
+    secrets::Secrets,
     text,
     transport::{Incoming, Receiver},
 };
@@ -42,6 +43,8 @@ const STDERR_KEPT: usize = 8 << 10;
 const STDERR_SHOWN: usize = 1000;
 /// How many noise lines are logged; the rest are counted.
 const NOISE_LOGGED: u64 = 8;
+/// How much of a noise line is looked at for an error's text.
+const NOISE_READ: usize = 4 << 10;
 /// How long a pipe that others hold open is still read after the server has ended.
 const STRAGGLERS: Duration = Duration::from_millis(100);
 /// How long a server may live on that has closed its stdin or stdout.
@@ -68,14 +71,16 @@ impl Default for Seen {
 }
 
 impl Seen {
-    fn note_noise(&mut self, line: &[u8]) -> u64 {
+    fn note_noise(&mut self, line: &[u8], secrets: &Secrets) -> u64 {
         self.noise += 1;
-        self.last_noise = text::one_line(line, 120);
+        // More than is shown, so that it is not cut inside a secret.
+        let beginning = String::from_utf8_lossy(&line[..line.len().min(NOISE_READ)]);
+        self.last_noise = text::one_line(secrets.redact(&beginning).as_bytes(), 120);
         self.noise
     }
 
     /// One line, or nothing.
-    pub(super) fn describe(&self) -> Option<String> {
+    pub(super) fn describe(&self, secrets: &Secrets) -> Option<String> {
         let mut parts = Vec::new();
         if self.noise > 0 {
             let lines = if self.noise == 1 { "line" } else { "lines" };
@@ -85,6 +90,10 @@ impl Seen {
             ));
         }
         let stderr = self.stderr.text();
+        // Before it is cut, for what is cut is not recognised.
+        let stderr = String::from_utf8_lossy(&stderr);
+        let stderr = secrets.redact(&stderr);
+        let stderr = stderr.as_bytes();
         let stderr = &stderr[stderr.len().saturating_sub(STDERR_SHOWN)..];
         let stderr = text::one_line(stderr, STDERR_SHOWN);
         if !stderr.is_empty() {
@@ -332,7 +341,7 @@ impl Driver {
                         .seen
                         .lock()
                         .unwrap_or_else(PoisonError::into_inner);
-                    seen.note_noise(&line)
+                    seen.note_noise(&line, &self.link.secrets)
                 };
                 if count <= NOISE_LOGGED {
                     warn!(
@@ -435,7 +444,7 @@ impl Driver {
             .seen
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        if let Some(seen) = seen.describe() {
+        if let Some(seen) = seen.describe(&self.link.secrets) {
             message.push_str("; ");
             message.push_str(&seen);
         }

@@ -23,6 +23,7 @@ use crate::{
     jsonrpc::RequestId,
     line::MAX_FRAME,
     revision::Revision,
+    secrets::Secrets,
     transport::{BoxFuture, Outgoing, Receiver, Transport},
 };
 
@@ -55,6 +56,8 @@ pub struct StdioTransport {
 pub(super) struct Link {
     pub(super) outbox: Outbox,
     pub(super) seen: Mutex<Seen>,
+    /// What must not come back in what it says.
+    pub(super) secrets: Secrets,
     /// The ending that was asked for, until the driver takes it.
     ending: Mutex<Option<Ending>>,
     /// Its sender is the driver's: closed once the driver is gone.
@@ -122,6 +125,7 @@ impl StdioTransport {
         let link = Arc::new(Link {
             outbox: Outbox::new(stdin, receiver.clone()),
             seen: Mutex::default(),
+            secrets: Secrets::of_child(&self.config),
             ending: Mutex::default(),
             gone,
         });
@@ -213,7 +217,14 @@ impl Transport for StdioTransport {
         link.seen
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .describe()
+            .describe(&link.secrets)
+    }
+
+    fn redacted(&self, text: &str) -> String {
+        match self.link.get() {
+            Some((link, _)) => link.secrets.redact(text).into_owned(),
+            None => Secrets::of_child(&self.config).redact(text).into_owned(),
+        }
     }
 
     fn pid(&self) -> Option<u32> {

@@ -250,3 +250,43 @@ async fn no_error_has_what_was_sent_in_it_even_if_the_server_echoes_all_of_it() 
     let (error, _) = client.failed(1).await;
     assert!(!format!("{error:?}").contains("secret"), "{error:?}");
 }
+
+#[tokio::test]
+async fn an_error_of_the_servers_own_does_not_repeat_the_headers() {
+    use std::{sync::Arc, time::Duration};
+
+    use mcp_transport::session::{RequestOptions, Session, SessionOptions};
+
+    let server = Server::start().await;
+    let headers = pairs(&[("authorization", "Bearer headersecret")]);
+    let config = HttpConfig::new(&server.url(), &headers).expect("good");
+    let opening = Session::open(
+        Arc::new(HttpTransport::new(config, HttpClient::new())),
+        SessionOptions {
+            client_name: "test".into(),
+            client_version: "1".into(),
+            connect_deadline: tokio::time::Instant::now() + Duration::from_secs(60),
+            handler: Arc::new(()),
+        },
+    );
+    let served = async {
+        let (mut connection, _) = server.request().await;
+        let opened = r#"{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18"}}"#;
+        connection.json(opened).await;
+        connection.request().await;
+        connection.answer("202 Accepted", &[], "").await;
+        connection
+    };
+    let (session, mut connection) = tokio::join!(opening, served);
+    let session = session.expect("it opens");
+    let call = session.request("tools/call", None, RequestOptions::default());
+    let served = async {
+        connection.request().await;
+        let error = r#"{"jsonrpc":"2.0","id":2,"error":{"code":-1,"message":"no headersecret"}}"#;
+        connection.json(error).await;
+    };
+    let (answer, ()) = tokio::join!(call, served);
+    let error = answer.expect_err("an error");
+    assert!(error.message.ends_with("no [redacted]"), "{error}");
+    assert!(!format!("{error:?}").contains("secret"), "{error:?}");
+}
