@@ -1,6 +1,7 @@
 //! Opens the sessions of one server, for its supervisor and for the pool.
 
 use std::{
+    pin::pin,
     sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
@@ -77,7 +78,8 @@ impl Opener {
         let way = match config.connection {
             Connection::Stdio(stdio) => Way::Stdio(stdio),
             Connection::Http(remote) => Way::Http(
-                HttpConfig::new(remote.url.as_str(), &remote.headers)?,
+                HttpConfig::new(remote.url.as_str(), &remote.headers)?
+                    .with_legacy_sse(remote.legacy_sse),
                 HttpClient::new(),
             ),
         };
@@ -140,11 +142,13 @@ impl Opener {
                 + self.settings().connect_timeout(default_timeout, attempt),
             handler,
         };
+        let opening = pin!(Session::open(transport.clone(), options));
+        // After the opening, so that it is dropped before: a session that is dropped cuts its transport.
         let given_up = GivenUp {
-            transport: Some(transport.clone()),
+            transport: Some(transport),
             leaving: &self.env.leaving,
         };
-        let opened = Session::open(transport, options).await;
+        let opened = opening.await;
         given_up.not();
         opened
     }
@@ -165,6 +169,8 @@ impl GivenUp<'_> {
 impl Drop for GivenUp<'_> {
     fn drop(&mut self) {
         if let Some(transport) = self.transport.take() {
+            // It begins here and now.
+            drop(transport.close(GIVEN_UP_CLOSE));
             self.leaving
                 .spawn(async move { transport.close(GIVEN_UP_CLOSE).await });
         }
