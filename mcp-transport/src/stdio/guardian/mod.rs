@@ -184,7 +184,8 @@ fn warn_of_end(exit: Exit, replaced: bool) {
 fn start() -> io::Result<Running> {
     let (socket, theirs) = sys::socket_pair()?;
     let host = sys::pidfd_open(std::process::id() as libc::pid_t)?;
-    let (_, pidfd) = keeper::fork(theirs.as_raw_fd(), host.as_raw_fd())?;
+    let fork = || keeper::fork(theirs.as_raw_fd(), host.as_raw_fd());
+    let (_, pidfd) = sys::with_signals_blocked(fork)?;
     Ok(Running {
         socket,
         // Where it cannot be had, as that of the host could a moment ago, the guardian ends with the socket.
