@@ -74,6 +74,54 @@ pub(super) unsafe fn fork<T>(
     }
 }
 
+/// As [`fork`], for a child that soon runs another program or ends: this thread waits until it does, and the child
+/// has the memory of this process meanwhile, not a copy. A copy costs what the host is large: some 8 ms in one of a
+/// few hundred MB, where this costs 0.1 ms in any.
+///
+/// # Safety
+/// As for [`fork`]. What the child writes to memory is written here too.
+pub(super) unsafe fn fork_for_exec<T>(
+    child: unsafe fn(&T) -> !,
+    with: &T,
+) -> io::Result<(libc::pid_t, io::Result<OwnedFd>)> {
+    struct Call<'a, T> {
+        child: unsafe fn(&T) -> !,
+        with: &'a T,
+    }
+    extern "C" fn enter<T>(call: *mut libc::c_void) -> libc::c_int {
+        // SAFETY: it is the one below, whose frame waits.
+        let call = unsafe { &*call.cast::<Call<'_, T>>() };
+        // SAFETY: it runs in a process that was made just now.
+        unsafe { (call.child)(call.with) }
+    }
+    // Its own, for it may not return through ours. Aligned as every machine wants it.
+    let mut stack = vec![0u128; STACK / size_of::<u128>()];
+    let top = stack.as_mut_ptr_range().end;
+    let mut call = Call { child, with };
+    let mut pidfd: RawFd = -1;
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
+    // SAFETY: stack and call outlive the child's use of them, for this thread goes on only when the child has left
+    // this memory. What it calls is the caller's care.
+    let pid = unsafe {
+        let call = (&raw mut call).cast();
+        libc::clone(enter::<T>, top.cast(), flags, call, &raw mut pidfd)
+    };
+    if pid < 0 {
+        // A kernel or a sandbox that does not have it.
+        // SAFETY: the caller's promise.
+        return unsafe { fork(child, with) };
+    }
+    if pidfd < 0 {
+        return Ok((pid, sys::pidfd_open(pid)));
+    }
+    // SAFETY: the kernel has just made it, and nobody else knows it.
+    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+    Ok((pid, sys::above_stdio(pidfd)))
+}
+
+/// What a child needs before it runs its program, and much more.
+const STACK: usize = 256 << 10;
+
 /// Every signal's default: exec takes handlers off, but an ignored signal stays ignored.
 ///
 /// # Safety

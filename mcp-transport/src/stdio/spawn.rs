@@ -2,7 +2,7 @@
 //!
 //! Not by `std::process::Command`, for two reasons. It asserts that it can wait for a child whose exec failed,
 //! which it cannot in a host that ignores SIGCHLD. And it gives no descriptor of the process: one that is
-//! opened by number afterwards may be another's in such a host, where [`fork`] gives it with the child.
+//! opened by number afterwards may be another's in such a host, where [`fork_for_exec`] gives it with the child.
 #![allow(unsafe_code)]
 
 use std::{
@@ -16,7 +16,7 @@ use crate::error::{Error, ErrorKind};
 
 use super::{
     command::{self, Command},
-    fork::{default_signals, fork},
+    fork::{default_signals, fork_for_exec},
     guardian::Notice,
     sys,
 };
@@ -75,7 +75,7 @@ pub(super) fn spawn(command: &Command, notice: Option<&Notice<'_>>) -> Result<Ch
     };
     // SAFETY: every pointer of the plan is into memory that outlives this function's frame in both processes, and
     // the child calls nothing but what may be called between fork and exec.
-    let (pid, pidfd) = unsafe { fork(become_server, &plan) }.map_err(local)?;
+    let (pid, pidfd) = unsafe { fork_for_exec(become_server, &plan) }.map_err(local)?;
     drop((stdin_theirs, stdout_theirs, stderr_theirs, report_theirs));
     let mut failure = Vec::new();
     // It ends at exec, when the child's end of this pipe is closed, or with the child.
