@@ -175,6 +175,61 @@ typedef enum {
   MCPCONN_REASON_OTHER = 99,
 } mcpconn_reason;
 
+// What a budget is told.
+typedef enum {
+  // The home session is needed: it is opened as soon as may be, and kept.
+  MCPCONN_BUDGET_WANTED = 1,
+  // Calls wait for the home session: the delays that spare a server nobody waits for do not hold. An attempt that
+  // fails clears it, for then all who wait are told.
+  MCPCONN_BUDGET_CALLS_WAIT = 2,
+  // No call waits for the home session any more.
+  MCPCONN_BUDGET_NO_CALL_WAITS = 3,
+  // A call was refused because the server is parked: its probe comes sooner.
+  MCPCONN_BUDGET_CALL_REFUSED = 4,
+  // Try now: ends waiting and parking for one attempt.
+  MCPCONN_BUDGET_WAKE = 5,
+  // The session of this generation is open. That proves nothing.
+  MCPCONN_BUDGET_OPENED = 6,
+  // The session of this generation answered a request of the host, also with an error.
+  MCPCONN_BUDGET_PROVEN = 7,
+  // The attempt of this generation failed, or its session ended; cause and not_before_ns say more.
+  MCPCONN_BUDGET_LOST = 8,
+  // The host closed the session of this generation, or gave its opening up: no loss and no charge.
+  MCPCONN_BUDGET_CLOSED = 9,
+  // It is over: nothing is opened any more.
+  MCPCONN_BUDGET_STOP = 10,
+} mcpconn_budget_word;
+
+// How grave a loss is. Of several causes that come together the gravest decides, which is the least number.
+typedef enum {
+  // A panic or the owner's own cancellation: never reconnect.
+  MCPCONN_CAUSE_FATAL = 1,
+  // Credentials are needed.
+  MCPCONN_CAUSE_AUTH = 2,
+  // Trying again cannot help: command missing, bad URL, no MCP server.
+  MCPCONN_CAUSE_PERMANENT = 3,
+  // It broke; trying again may help.
+  MCPCONN_CAUSE_TRANSIENT = 4,
+  // The fault is on our side: descriptors, memory, no network. It costs no charge.
+  MCPCONN_CAUSE_LOCAL = 5,
+  // A normal end after a proven life, such as expiry. It costs no charge.
+  MCPCONN_CAUSE_ROUTINE = 6,
+} mcpconn_cause;
+
+// What a budget answers to do.
+typedef enum {
+  // Open a session, and tell MCPCONN_BUDGET_OPENED or MCPCONN_BUDGET_LOST with its generation.
+  MCPCONN_ACTION_CONNECT = 1,
+  // Ask the home session for any answer, and tell MCPCONN_BUDGET_PROVEN or MCPCONN_BUDGET_LOST.
+  MCPCONN_ACTION_PROBE = 2,
+} mcpconn_action_code;
+
+// A reconnect budget of one server: told what happened and when, it answers what to do and when. It has no thread, no
+// input or output, no clock and no callback; one thread at a time may use it. Every now_ns is of a monotonic clock of
+// the host's, in nanoseconds; one that lies before the last is taken as the last. It goes through
+// mcpconn_budget_free().
+typedef struct mcpconn_budget mcpconn_budget;
+
 // A client: its servers, their sessions, and one queue of events. It goes through mcpconn_client_free().
 typedef struct mcpconn_client mcpconn_client;
 
@@ -284,6 +339,21 @@ typedef struct {
   // The process of the home session; -1 if it has none.
   int64_t pid;
 } mcpconn_server_info;
+
+// What is to be done, and when. Begin with MCPCONN_ACTION_INIT.
+typedef struct {
+  // sizeof(mcpconn_action), so that a later library knows what this program knew.
+  size_t struct_size;
+  // A mcpconn_action_code; 0 if there is nothing to do now.
+  int32_t kind;
+  // Of an attempt: its number since the last proof, from 1.
+  uint32_t attempt;
+  // The generation of the session that it is about; counted from 1 over all sessions of the budget.
+  uint64_t generation;
+  // If there is nothing to do now: when to ask again, on the host's clock; UINT64_MAX for not before something is
+  // told.
+  uint64_t at_ns;
+} mcpconn_action;
 
 #ifdef __cplusplus
 extern "C" {
@@ -514,12 +584,64 @@ mcpconn_status mcpconn_client_server_info(const mcpconn_client *client,
                                           mcpconn_server_info *out,
                                           mcpconn_error **err);
 
+// [any] The host's network changed, or its machine slept: what may have died unseen is looked at, parked servers are
+// tried again, and all of that spread over some time. A sleep of the machine is noticed without it.
+mcpconn_status mcpconn_client_network_changed(const mcpconn_client *client);
+
+// [any] As mcpconn_client_wake(), for every server of every domain. They go through the client's limit of connects all
+// the same.
+mcpconn_status mcpconn_client_wake_all(const mcpconn_client *client);
+
 // [any] Tries a parked or waiting server again, as soon as the least distance between two attempts allows. Nothing
 // happens to a server that is connected; wakes that come together are one.
 mcpconn_status mcpconn_client_wake(const mcpconn_client *client,
                                    mcpconn_str domain,
                                    mcpconn_str server,
                                    mcpconn_error **err);
+
+// [any] Makes a budget that nothing has happened to. policy_json is an object with any of the constants that a
+// server's "budget" in mcpconn_client_configure() takes, or empty for the defaults. seed spreads the delays: the same
+// seed makes the same, so give each server its own.
+//
+// Fails with MCPCONN_ERR_CONFIG if the policy cannot be read.
+mcpconn_status mcpconn_budget_new(mcpconn_str policy_json,
+                                  uint64_t seed,
+                                  mcpconn_budget **out,
+                                  mcpconn_error **err);
+
+// [one] Says what happened: what is a mcpconn_budget_word. generation names the session for those that are about one;
+// cause is a mcpconn_cause and not_before_ns the least time from now to the next attempt that the server asked for (0
+// for none), both for MCPCONN_BUDGET_LOST alone.
+//
+// MCPCONN_EMPTY: that changed nothing, for it is about an old session. After MCPCONN_BUDGET_OPENED it means that nobody
+// wants the session any more: close it. Ask mcpconn_budget_next() afterwards.
+mcpconn_status mcpconn_budget_tell(mcpconn_budget *budget,
+                                   uint64_t now_ns,
+                                   int32_t what,
+                                   uint64_t generation,
+                                   int32_t cause_code,
+                                   uint64_t not_before_ns,
+                                   mcpconn_error **err);
+
+// [one] What to do now; ask until MCPCONN_EMPTY, when out says when to ask again if nothing is told before.
+mcpconn_status mcpconn_budget_next(mcpconn_budget *budget, uint64_t now_ns, mcpconn_action *out);
+
+// [one] Asks leave to open one session beside the home session now, as for a scope. MCPCONN_OK: out is an attempt, to be
+// told of as one of mcpconn_budget_next(). MCPCONN_EMPTY: not now, and out says when to ask again.
+// MCPCONN_ERR_PARKED: not before the server is woken, or, if out says a time, not before that. MCPCONN_ERR_CLOSED: never
+// again. out is written with all of these.
+mcpconn_status mcpconn_budget_leave(mcpconn_budget *budget,
+                                    uint64_t now_ns,
+                                    mcpconn_action *out);
+
+// [one] Where it stands: state, reason, charges, attempt, sessions, generation and next_try_in_ms of out are written,
+// the rest is as if there were no process and no call. Begin out with MCPCONN_SERVER_INFO_INIT.
+mcpconn_status mcpconn_budget_info(mcpconn_budget *budget,
+                                   uint64_t now_ns,
+                                   mcpconn_server_info *out);
+
+// [one] Frees it; NULL is fine.
+void mcpconn_budget_free(mcpconn_budget *budget);
 
 // [any] The version of the library, such as "0.1.0": a C string that is always there.
 const char *mcpconn_version(void);
@@ -547,6 +669,7 @@ static inline mcpconn_str mcpconn_cstr(const char *text)
 // Each names every member, so that one that was added is seen here.
 #define MCPCONN_CLIENT_OPTIONS_INIT { sizeof(mcpconn_client_options), 0, 0, 0, NULL, NULL, NULL }
 #define MCPCONN_CALL_OPTIONS_INIT { sizeof(mcpconn_call_options), 0, 0, 0, 0, 0, NULL, NULL, NULL }
+#define MCPCONN_ACTION_INIT { sizeof(mcpconn_action), 0, 0, 0, 0 }
 #define MCPCONN_SERVER_INFO_INIT { sizeof(mcpconn_server_info), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 #endif /* MCPCONN_H */

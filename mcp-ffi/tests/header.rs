@@ -4,9 +4,9 @@
 use std::{fs, path::Path};
 
 /// The files of the C face, in the order in which a reader of the header wants them.
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 12] = [
     "status", "str", "text", "error", "options", "client", "scope", "call", "event", "server",
-    "version",
+    "budget", "version",
 ];
 
 #[test]

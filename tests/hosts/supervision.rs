@@ -47,3 +47,11 @@ fn a_full_pool_refuses_a_new_scope_and_leaves_the_running_call_alone() {
         .finish()
         .expect_success();
 }
+
+#[test]
+fn a_host_with_a_client_of_its_own_asks_a_budget_alone() {
+    let scratch = Scratch::new();
+    start("budget_alone.c", &[], &scratch)
+        .finish()
+        .expect_success();
+}

@@ -11,6 +11,7 @@
 
 use std::time::Duration;
 
+pub mod budget;
 pub mod call;
 pub mod client;
 pub mod error;

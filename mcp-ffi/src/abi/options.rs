@@ -71,17 +71,17 @@ pub struct mcpconn_call_options {
 /// # Safety
 ///
 /// The type must be `repr(C)`, begin with a `usize` and be valid for all-zero bytes.
-pub(crate) unsafe trait Sized_: Copy {
+pub(crate) unsafe trait SelfSized: Copy {
     const NAME: &'static str;
 }
 
 // SAFETY: repr(C), a usize first, and numbers, pointers and nullable functions only.
-unsafe impl Sized_ for mcpconn_client_options {
+unsafe impl SelfSized for mcpconn_client_options {
     const NAME: &'static str = "mcpconn_client_options";
 }
 
 // SAFETY: repr(C), a usize first, and numbers, pointers and nullable functions only.
-unsafe impl Sized_ for mcpconn_call_options {
+unsafe impl SelfSized for mcpconn_call_options {
     const NAME: &'static str = "mcpconn_call_options";
 }
 
@@ -93,7 +93,7 @@ const LARGEST: usize = 4096;
 /// # Safety
 ///
 /// `options` must be NULL or readable for as many bytes as its first member says.
-pub(crate) unsafe fn read<T: Sized_>(options: *const T) -> Result<T, Failure> {
+pub(crate) unsafe fn read<T: SelfSized>(options: *const T) -> Result<T, Failure> {
     // SAFETY: all-zero bytes are valid by the contract of the trait.
     let mut read: T = unsafe { zeroed() };
     if options.is_null() {
@@ -126,4 +126,37 @@ pub(crate) unsafe fn read<T: Sized_>(options: *const T) -> Result<T, Failure> {
         )));
     }
     Ok(read)
+}
+
+/// Fills a struct of the host's that begins with its own size, as much of it as the host knows of.
+///
+/// # Safety
+///
+/// `T` must be as [`SelfSized`] says, and `out` NULL or valid for reads and writes of as many bytes as its first member
+/// says.
+pub(crate) unsafe fn write_sized<T: Copy>(
+    name: &str,
+    value: T,
+    out: *mut T,
+) -> Result<(), Failure> {
+    if out.is_null() {
+        return Err(Failure::null("out"));
+    }
+    if !out.cast::<usize>().is_aligned() {
+        return Err(Failure::invalid("out: the pointer is not aligned"));
+    }
+    // SAFETY: aligned, and the caller vouches for its first member.
+    let size = unsafe { out.cast::<usize>().read() };
+    if size < size_of::<usize>() || size % align_of::<usize>() != 0 {
+        return Err(Failure::invalid(format!(
+            "out: struct_size is {size}, which no version of {name} has; begin with its INIT macro"
+        )));
+    }
+    let known = size.min(size_of::<T>());
+    // SAFETY: the host's struct has `size` bytes, and ours is a local. What it says of its own size stays.
+    unsafe {
+        std::ptr::copy_nonoverlapping((&raw const value).cast::<u8>(), out.cast::<u8>(), known);
+        out.cast::<usize>().write(size);
+    }
+    Ok(())
 }

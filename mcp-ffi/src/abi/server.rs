@@ -1,7 +1,5 @@
 //! Servers: how it stands with them, and waking them.
 
-use std::mem::{align_of, size_of};
-
 use mcp_budget::{Reason, State};
 
 use super::{
@@ -151,22 +149,8 @@ impl mcpconn_server_info {
     ///
     /// `out` must be NULL or valid for reads and writes of as many bytes as its first member says.
     pub(crate) unsafe fn write(status: &ServerStatus, out: *mut Self) -> Result<(), Failure> {
-        if out.is_null() {
-            return Err(Failure::null("out"));
-        }
-        if !out.cast::<usize>().is_aligned() {
-            return Err(Failure::invalid("out: the pointer is not aligned"));
-        }
-        // SAFETY: aligned, and the caller vouches for its first member.
-        let size = unsafe { out.cast::<usize>().read() };
-        if size < size_of::<usize>() || size % align_of::<usize>() != 0 {
-            return Err(Failure::invalid(format!(
-                "out: struct_size is {size}, which no version of mcpconn_server_info has; begin with \
-                 MCPCONN_SERVER_INFO_INIT"
-            )));
-        }
         let info = Self {
-            struct_size: size,
+            struct_size: 0,
             state: mcpconn_state::from(status.state) as i32,
             reason: mcpconn_reason::from(status.reason) as i32,
             charges: status.charges,
@@ -177,12 +161,8 @@ impl mcpconn_server_info {
             next_try_in_ms: status.next_try.map_or(0, super::millis),
             pid: status.pid.map_or(-1, i64::from),
         };
-        let known = size.min(size_of::<Self>());
-        // SAFETY: the host's struct has `size` bytes, and ours is a local.
-        unsafe {
-            std::ptr::copy_nonoverlapping((&raw const info).cast::<u8>(), out.cast::<u8>(), known)
-        };
-        Ok(())
+        // SAFETY: as above.
+        unsafe { super::options::write_sized("mcpconn_server_info", info, out) }
     }
 }
 
@@ -201,6 +181,34 @@ pub unsafe extern "C" fn mcpconn_client_server_info(
             let client = live(client)?;
             let status = client.server_status(domain.read("domain")?, server.read("server")?)?;
             mcpconn_server_info::write(&status, out)?;
+            Ok(Code::MCPCONN_OK)
+        })
+    }
+}
+
+/// [any] The host's network changed, or its machine slept: what may have died unseen is looked at, parked servers are
+/// tried again, and all of that spread over some time. A sleep of the machine is noticed without it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_client_network_changed(
+    client: *const mcpconn_client,
+) -> mcpconn_status {
+    // SAFETY: NULL or a live client, by the contract of the header.
+    unsafe {
+        fail::run(std::ptr::null_mut(), || {
+            live(client)?.network_changed();
+            Ok(Code::MCPCONN_OK)
+        })
+    }
+}
+
+/// [any] As mcpconn_client_wake(), for every server of every domain. They go through the client's limit of connects all
+/// the same.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_client_wake_all(client: *const mcpconn_client) -> mcpconn_status {
+    // SAFETY: NULL or a live client, by the contract of the header.
+    unsafe {
+        fail::run(std::ptr::null_mut(), || {
+            live(client)?.wake_all();
             Ok(Code::MCPCONN_OK)
         })
     }

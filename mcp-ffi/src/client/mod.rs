@@ -48,6 +48,8 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
+#[cfg(feature = "capi")]
+pub(crate) use self::settings::budget_policy;
 use self::{
     call::{Call, Ticket},
     calls::Calls,
@@ -310,6 +312,20 @@ impl Client {
         let server = self.shared.servers().get(domain, server)?;
         server.supervisor.wake();
         Ok(())
+    }
+
+    /// Tries every parked or waiting server again.
+    pub fn wake_all(&self) {
+        for server in self.shared.servers().all() {
+            server.supervisor.wake();
+        }
+    }
+
+    /// The network changed: what may have died unseen is looked at, and parked servers are tried again, spread over
+    /// some time.
+    pub fn network_changed(&self) {
+        let _runtime = self.shared.runtime.enter();
+        self.shared.gate.check_all();
     }
 
     /// Closes the sessions of a scope, busy or not. Home sessions are not closed.

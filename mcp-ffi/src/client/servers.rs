@@ -93,13 +93,28 @@ impl Servers {
             .flatten()
     }
 
+    /// All servers that can be used.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Server>> {
+        self.domains
+            .values()
+            .flat_map(BTreeMap::values)
+            .filter_map(|slot| match slot {
+                Slot::Ready(server) => Some(server),
+                Slot::Invalid(_) => None,
+            })
+    }
+
     /// Puts a domain's servers in place of those before, which it gives back.
     pub(super) fn replace(
         &mut self,
         domain: Arc<str>,
         servers: BTreeMap<Arc<str>, Slot>,
     ) -> BTreeMap<Arc<str>, Slot> {
-        self.domains.insert(domain, servers).unwrap_or_default()
+        if servers.is_empty() {
+            self.domains.remove(&domain).unwrap_or_default()
+        } else {
+            self.domains.insert(domain, servers).unwrap_or_default()
+        }
     }
 
     /// Takes all servers out.

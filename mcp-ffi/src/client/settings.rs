@@ -5,6 +5,9 @@ use std::time::Duration;
 use mcp_budget::Policy;
 use serde::Deserialize;
 
+#[cfg(feature = "capi")]
+use super::error::{Error, Kind};
+
 /// How a server is treated; what makes its connection is not in it. Changes apply without a reconnect.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -35,6 +38,7 @@ struct BudgetSettings {
     park_probe_max_ms: Option<u64>,
     auth_probe_ms: Option<u64>,
     not_before_max_ms: Option<u64>,
+    check_spread_ms: Option<u64>,
     breaker_failures: Option<u32>,
     breaker_open_ms: Option<u64>,
 }
@@ -45,13 +49,10 @@ const CONNECT_TIMEOUT_MAX: Duration = Duration::from_secs(180);
 impl Settings {
     pub(super) fn parse(json: &serde_json::Value) -> Result<Self, String> {
         let settings = Self::deserialize(json).map_err(|error| format!("\"mcpconn\": {error}"))?;
-        if settings
+        settings
             .budget
-            .jitter_percent
-            .is_some_and(|percent| percent > 100)
-        {
-            return Err("\"mcpconn\": budget.jitter_percent is more than 100".into());
-        }
+            .check()
+            .map_err(|problem| format!("\"mcpconn\": budget.{problem}"))?;
         Ok(settings)
     }
 
@@ -70,7 +71,33 @@ impl Settings {
     }
 
     pub(super) fn policy(&self) -> Policy {
-        let budget = &self.budget;
+        self.budget.policy()
+    }
+}
+
+/// The policy that this JSON object sets, for a budget alone; empty for the defaults.
+#[cfg(feature = "capi")]
+pub(crate) fn budget_policy(json: &str) -> Result<Policy, Error> {
+    let unreadable = |problem: String| Error::new(Kind::Config, format!("the policy: {problem}"));
+    if json.trim().is_empty() {
+        return Ok(Policy::default());
+    }
+    let budget: BudgetSettings =
+        serde_json::from_str(json).map_err(|error| unreadable(error.to_string()))?;
+    budget.check().map_err(unreadable)?;
+    Ok(budget.policy())
+}
+
+impl BudgetSettings {
+    fn check(&self) -> Result<(), String> {
+        match self.jitter_percent {
+            Some(percent) if percent > 100 => Err("jitter_percent is more than 100".into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn policy(&self) -> Policy {
+        let budget = self;
         let mut policy = Policy::default();
         let ms = |slot: &mut Duration, ms: Option<u64>| {
             if let Some(ms) = ms {
@@ -88,6 +115,7 @@ impl Settings {
         ms(&mut policy.park_probe_max, budget.park_probe_max_ms);
         ms(&mut policy.auth_probe, budget.auth_probe_ms);
         ms(&mut policy.not_before_max, budget.not_before_max_ms);
+        ms(&mut policy.check_spread, budget.check_spread_ms);
         ms(&mut policy.breaker_open, budget.breaker_open_ms);
         policy.breaker_failures = budget.breaker_failures.unwrap_or(policy.breaker_failures);
         policy.max_retries = budget.max_retries.unwrap_or(policy.max_retries);
