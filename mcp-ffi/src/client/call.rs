@@ -1,11 +1,12 @@
 //! The life of one call: a session, the request, one replay if that is safe, and exactly one completion.
 
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    task::Poll,
 };
 
 use bytes::Bytes;
@@ -184,8 +185,11 @@ impl Call {
             };
             let pass = self.pass()?;
             let answer = self.request(&lent, ticket).await?;
-            let session = lent.session().session();
-            pass.end(session, lent.generation(), answer.as_ref().err());
+            let error = answer.as_ref().err();
+            if error.is_some_and(|error| error.kind == ErrorKind::Timeout) {
+                lent.session().timed_out();
+            }
+            pass.end(lent.session().session(), lent.generation(), error);
             let error = match answer {
                 Ok(json) => {
                     self.proven(&lent);
@@ -323,10 +327,13 @@ impl Call {
                     ScopedSession::open(&server.name, &server.opener, leave).await
                 }
             };
-            match shared.pool.acquire(key, &self.server.binding, open).await {
-                Err(AcquireError::Open(NotOpened::TooLate(_))) if !ours.load(Ordering::Relaxed) => {
-                }
-                lease => return lease.map_err(|error| self.not_lent(error)),
+            let (pool, key, binding) = (shared.pool.clone(), key.clone(), self.server.binding);
+            let acquire = async move { pool.acquire(&key, &binding, open).await };
+            match outlive(acquire).await {
+                Some(Err(AcquireError::Open(NotOpened::TooLate(_))))
+                    if !ours.load(Ordering::Relaxed) => {}
+                Some(lease) => return lease.map_err(|error| self.not_lent(error)),
+                None => return Err(Error::closed()),
             }
         }
     }
@@ -379,4 +386,22 @@ impl Call {
         }
         Verdict::Replay
     }
+}
+
+/// Runs a future that goes on when nobody waits for it any more: an opening that was begun ends by itself, in a session
+/// for the next call or in a failure that the budget counts. If it ended with the patience of its callers, a server that
+/// hangs would be started again and again by calls that have little. `None` if its runtime went away.
+async fn outlive<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Option<T> {
+    let mut future = Box::pin(future);
+    // Most often a session is there already.
+    let first = poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await;
+    if let Poll::Ready(output) = first {
+        return Some(output);
+    }
+    let (done, output) = oneshot::channel();
+    tokio::spawn(async move {
+        // What nobody takes is dropped: a lease is given back.
+        let _ = done.send(future.await);
+    });
+    output.await.ok()
 }

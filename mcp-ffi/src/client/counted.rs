@@ -8,14 +8,18 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
+use mcp_budget::Pulse;
 use mcp_transport::session::Session;
-use tokio::sync::{oneshot, watch};
+use tokio::{
+    sync::{oneshot, watch},
+    time::Instant,
+};
 
 use super::leaving::Leaving;
 
@@ -33,6 +37,8 @@ pub(super) struct CountedSession {
 struct Count {
     calls: watch::Sender<usize>,
     given_up: AtomicBool,
+    /// When a call of it last timed out.
+    timed_out: Mutex<Option<Instant>>,
     leaving: Leaving,
 }
 
@@ -53,6 +59,7 @@ impl CountedSession {
             count: Arc::new(Count {
                 calls: watch::Sender::new(0),
                 given_up: AtomicBool::new(false),
+                timed_out: Mutex::default(),
                 leaving,
             }),
         }
@@ -65,6 +72,27 @@ impl CountedSession {
     pub(super) fn begin(&self) -> InFlight {
         self.count.calls.send_modify(|calls| *calls += 1);
         InFlight(self.count.clone())
+    }
+
+    /// A call of it timed out.
+    pub(super) fn timed_out(&self) {
+        *self.last_timeout() = Some(Instant::now());
+    }
+
+    fn last_timeout(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.count
+            .timed_out
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is known of its silence.
+    pub(super) fn pulse(&self) -> Pulse<Instant> {
+        Pulse {
+            heard: self.session.heard(),
+            busy: *self.count.calls.borrow() > 0,
+            timed_out: *self.last_timeout(),
+        }
     }
 
     /// It serves no new call any more: its closing leaves those in flight their answers. To be said before budget or

@@ -8,7 +8,9 @@ use std::{
     time::Duration,
 };
 
-use mcp_budget::{Attempt, Connect, Failure};
+use mcp_budget::{Attempt, Connect, Failure, Pulse};
+use mcp_transport::{error::Outcome, session::RequestOptions};
+use tokio::time::Instant;
 
 use super::{
     catalogue::Catalogue,
@@ -71,6 +73,22 @@ impl mcp_budget::Session for HomeSession {
     async fn probe(&self) -> Result<(), Failure> {
         let answer = self.session.session().ping(None).await;
         answer.map_err(|error| failure(&error))
+    }
+
+    async fn probe_other(&self) -> Result<(), Failure> {
+        let options = RequestOptions::default();
+        let answer = self.session.session().request("tools/list", None, options);
+        match answer.await {
+            // An error that the server answered is life too.
+            Err(error) if error.outcome != Outcome::Answered => Err(failure(&error)),
+            _ => Ok(()),
+        }
+    }
+
+    fn pulse(&self) -> Option<Pulse<Instant>> {
+        // A session over HTTP has nothing to be silent on: it hears between calls only if it listens.
+        let session = self.session.session();
+        session.pid().is_some().then(|| self.session.pulse())
     }
 
     async fn close(&self) {

@@ -38,9 +38,24 @@ struct BudgetSettings {
     park_probe_max_ms: Option<u64>,
     auth_probe_ms: Option<u64>,
     not_before_max_ms: Option<u64>,
+    keepalive_ms: Option<OrNever>,
     check_spread_ms: Option<u64>,
     breaker_failures: Option<u32>,
     breaker_open_ms: Option<u64>,
+}
+
+/// A time, or the word "never".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(untagged, expecting = "milliseconds, or \"never\"")]
+enum OrNever {
+    Ms(u64),
+    Word(Never),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Never {
+    Never,
 }
 
 /// The most that a connect deadline grows to on retries.
@@ -116,6 +131,11 @@ impl BudgetSettings {
         ms(&mut policy.auth_probe, budget.auth_probe_ms);
         ms(&mut policy.not_before_max, budget.not_before_max_ms);
         ms(&mut policy.check_spread, budget.check_spread_ms);
+        match budget.keepalive_ms {
+            Some(OrNever::Ms(ms)) => policy.keepalive = Some(Duration::from_millis(ms)),
+            Some(OrNever::Word(Never::Never)) => policy.keepalive = None,
+            None => {}
+        }
         ms(&mut policy.breaker_open, budget.breaker_open_ms);
         policy.breaker_failures = budget.breaker_failures.unwrap_or(policy.breaker_failures);
         policy.max_retries = budget.max_retries.unwrap_or(policy.max_retries);
@@ -142,6 +162,18 @@ mod tests {
         assert_eq!(policy.max_retries, 0);
         assert_eq!(policy.backoff, Duration::from_millis(50));
         assert_eq!(policy.floor, Policy::default().floor);
+    }
+
+    #[test]
+    fn what_never_happens_is_said_by_name() {
+        let keepalive = |json| {
+            let settings = Settings::parse(&json!({"budget": {"keepalive_ms": json}}));
+            settings.map(|settings| settings.policy().keepalive)
+        };
+        assert_eq!(keepalive(json!(50)), Ok(Some(Duration::from_millis(50))));
+        assert_eq!(keepalive(json!("never")), Ok(None));
+        let error = keepalive(json!("always")).unwrap_err();
+        assert!(error.contains("never"), "{error}");
     }
 
     #[test]

@@ -51,3 +51,36 @@ fn a_call_is_not_ended_by_the_deadline_of_another_that_waits_for_the_same_sessio
     assert_eq!(answered(&client, first), "answered");
     assert_eq!(answered(&client, long), "answered");
 }
+
+#[test]
+fn calls_with_little_time_start_a_server_that_is_slow_only_once() {
+    let (gate, arrivals) = Gate::new();
+    let server = Server::start({
+        let gate = gate.clone();
+        move |asked| match asked.method() {
+            "initialize" => {
+                gate.pass();
+                asked.open("1")
+            }
+            "tools/call" => asked.text("answered"),
+            _ => asked.usual(),
+        }
+    });
+    let client = client(&server.config(json!({})));
+    let call = |options| {
+        client
+            .call_tool(&Scope::new("", "chat"), "server", "any", "", options)
+            .unwrap()
+    };
+    for _ in 0..5 {
+        let ended = completion(&client, call(within(Duration::from_millis(20))));
+        assert!(
+            matches!(&ended.kind, EventKind::Error(error) if error.kind == Kind::Timeout),
+            "{ended:?}"
+        );
+    }
+    arrival(&arrivals);
+    gate.open();
+    assert_eq!(answered(&client, call(CallOptions::default())), "answered");
+    assert!(arrivals.try_recv().is_err(), "it was asked to open once");
+}

@@ -293,6 +293,16 @@ impl Session {
         async move { link.transport.close(limit).await }
     }
 
+    /// When the last message came from the server, or the session began. While the host does not take what came, and so
+    /// nothing more is read, it is now: silence is no sign then.
+    pub fn heard(&self) -> Instant {
+        if !self.backlog().is_over() {
+            self.link.router.heard()
+        } else {
+            Instant::now()
+        }
+    }
+
     /// The process id of the server, where it is a child of ours that has not been reaped.
     pub fn pid(&self) -> Option<u32> {
         self.link.transport.pid()

@@ -6,6 +6,7 @@ use std::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -60,6 +61,9 @@ pub(super) struct Router {
     /// What the server has asked.
     pub(super) open: Open,
     last_id: AtomicU64,
+    began: Instant,
+    /// When the last message came, in nanoseconds from the beginning.
+    heard: AtomicU64,
     waiting: Mutex<Waiting>,
     ended: OnceLock<Error>,
     on_end: Notify,
@@ -114,6 +118,8 @@ impl Router {
             backlog,
             open,
             last_id: AtomicU64::new(0),
+            began: Instant::now(),
+            heard: AtomicU64::new(0),
             waiting: Mutex::default(),
             ended: OnceLock::new(),
             on_end: Notify::new(),
@@ -175,6 +181,11 @@ impl Router {
     pub(super) fn forget(&self, id: RequestId) -> Option<Outcome> {
         let expected = self.waiting().requests.remove(&id)?;
         Some(expected.outcome())
+    }
+
+    /// When the last message came, or it began.
+    pub(super) fn heard(&self) -> Instant {
+        self.began + Duration::from_nanos(self.heard.load(Ordering::Relaxed))
     }
 
     /// When the request was sent or last made progress.
@@ -432,7 +443,11 @@ impl Router {
 impl Receiver for Router {
     fn receive(&self, incoming: Incoming) {
         match incoming {
-            Incoming::Message(message) => self.message(message),
+            Incoming::Message(message) => {
+                let heard = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                self.heard.store(heard, Ordering::Relaxed);
+                self.message(message);
+            }
             Incoming::Written(id) => {
                 if let Some(expected) = self.waiting().requests.get_mut(&id) {
                     expected.written = true;
