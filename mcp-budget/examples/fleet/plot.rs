@@ -6,7 +6,7 @@ use crate::score::Score;
 
 const WIDTH: f64 = 900.0;
 const HEIGHT: f64 = 420.0;
-const LEFT: f64 = 70.0;
+const LEFT: f64 = 92.0;
 const TOP: f64 = 30.0;
 const PLOT: (f64, f64) = (WIDTH - LEFT - 20.0, HEIGHT - TOP - 110.0);
 const COLOURS: [&str; 4] = ["#0a7d33", "#c0392b", "#d68910", "#2e5fa8"];

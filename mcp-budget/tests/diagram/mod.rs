@@ -84,7 +84,7 @@ fn way(svg: &mut String, from: usize, to: usize, label: &[String]) {
         let _ = writeln!(
             svg,
             "<text x=\"{lx:.0}\" y=\"{y:.0}\" text-anchor=\"middle\" fill=\"currentColor\" \
-             style=\"paint-order:stroke;stroke:var(--main-background-color,#fff);stroke-width:5px\">\
+             stroke=\"#fff\" style=\"paint-order:stroke;stroke:var(--main-background-color,#fff);stroke-width:5px\">\
              {line}</text>",
         );
         y += 14.0;
