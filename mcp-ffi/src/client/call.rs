@@ -343,7 +343,9 @@ impl Call {
             AcquireError::Open(NotOpened::Failed(error) | NotOpened::TooLate(error)) => {
                 return error;
             }
-            AcquireError::Capacity { .. } => Kind::Capacity,
+            AcquireError::Capacity { .. }
+            | AcquireError::ServerCapacity { .. }
+            | AcquireError::Saturated { .. } => Kind::Capacity,
             AcquireError::Stale | AcquireError::Closed => Kind::Closed,
             _ => Kind::Internal,
         };

@@ -5,6 +5,7 @@ mod expiry;
 
 mod host;
 mod server;
+mod silence;
 
 use std::time::{Duration, Instant};
 
