@@ -22,7 +22,6 @@ use tokio::{
 };
 
 use super::{
-    Shared,
     breaker::Pass,
     counted::CountedSession,
     error::{Error, Kind, Outcome},
@@ -32,6 +31,7 @@ use super::{
     queue::Lane,
     scoped::{NotOpened, ScopedSession},
     server::{InFlight, Server},
+    shared::Shared,
 };
 
 /// Why a call is to end before it is answered.

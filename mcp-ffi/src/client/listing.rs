@@ -1,0 +1,80 @@
+//! Asking servers for their tools.
+
+use std::sync::Arc;
+
+use mcp_budget::Want;
+use tokio::{
+    task::JoinSet,
+    time::{Instant, timeout_at},
+};
+
+use super::{
+    error::{Error, Kind},
+    event::Answer,
+    server::Server,
+    servers::Slot,
+    shared::Shared,
+    tools,
+};
+
+pub(super) async fn list_tools(
+    shared: Arc<Shared>,
+    domain: String,
+    server: Option<Arc<Server>>,
+    deadline: Option<Instant>,
+) -> Result<Answer, Error> {
+    let only = server.as_ref().map(|server| server.name.clone());
+    match server {
+        Some(server) => refresh(&server, deadline).await?,
+        None => {
+            let mut asked = JoinSet::new();
+            for (_, slot) in shared.servers().of(&domain) {
+                if let Slot::Ready(server) = slot {
+                    let server = server.clone();
+                    // A server that does not tell is missing in the answer, and holds up no other.
+                    asked.spawn_on(
+                        async move { drop(refresh(&server, deadline).await) },
+                        &shared.runtime,
+                    );
+                }
+            }
+            while asked.join_next().await.is_some() {}
+        }
+    }
+    let known = tools::known(&shared.servers(), &domain, only.as_deref());
+    Ok(Answer::with_text(known.tools.into(), known.text))
+}
+
+/// Waits until a server's home session told its tools.
+async fn refresh(server: &Server, deadline: Option<Instant>) -> Result<(), Error> {
+    let want = Want {
+        deadline,
+        other_than: None,
+    };
+    let live = server.supervisor.session(want).await;
+    let live = live.map_err(|why| Error::unavailable(&server.name, &why))?;
+    let known = server.catalogue.known();
+    if known.generation >= live.generation {
+        if known.error.is_none() {
+            return Ok(());
+        }
+        // One slow or failed answer is not for ever.
+        live.session.reload.ask();
+    }
+    let telling = async {
+        tokio::select! {
+            known = server.catalogue.after(known.version, live.generation) => known.error.map_or(Ok(()), Err),
+            end = live.session.session.session().ended() => Err(Error::of_server(&server.name, &end)),
+        }
+    };
+    match deadline {
+        Some(deadline) => timeout_at(deadline, telling).await.map_err(|_| {
+            let message = format!(
+                "server \"{}\": it did not tell its tools within the deadline",
+                server.name
+            );
+            Error::new(Kind::Timeout, message)
+        })?,
+        None => telling.await,
+    }
+}

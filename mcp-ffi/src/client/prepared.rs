@@ -1,0 +1,88 @@
+//! A call that was admitted and has not begun.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::{
+    call::{Call, Ticket},
+    error::{Error, Kind},
+    listing::list_tools,
+    options::CallOptions,
+    server::Server,
+};
+
+/// A call that was admitted; it leaves when it is [started](Self::start).
+#[derive(Debug)]
+#[must_use = "it completes with an error if it is not started"]
+pub struct PreparedCall {
+    pub(super) ticket: Ticket,
+    pub(super) work: Work,
+}
+
+#[derive(Debug)]
+pub(super) enum Work {
+    Request(Call),
+    ListTools {
+        domain: String,
+        /// `None` for all servers of the domain.
+        server: Option<Arc<Server>>,
+        deadline: Option<Instant>,
+    },
+}
+
+impl PreparedCall {
+    /// What each of its events bears, and [`Client::cancel`] takes.
+    pub fn id(&self) -> u64 {
+        self.ticket.id
+    }
+
+    /// Lets it go. It ends with one event.
+    pub fn start(self) -> u64 {
+        let id = self.id();
+        let shared = self.ticket.shared.clone();
+        match self.work {
+            Work::Request(call) => {
+                shared.runtime.spawn(call.run(self.ticket));
+            }
+            Work::ListTools {
+                domain,
+                server,
+                deadline,
+            } => {
+                let listing = list_tools(shared.clone(), domain, server, deadline);
+                shared.runtime.spawn(self.ticket.run(listing));
+            }
+        }
+        id
+    }
+}
+
+pub(super) fn deadline(options: &CallOptions) -> Option<Instant> {
+    options
+        .timeout
+        .and_then(|timeout| Instant::now().checked_add(timeout))
+}
+
+/// The params of `tools/call`, with the arguments as they are.
+pub(super) fn tool_params(tool: &str, arguments: &str) -> Result<Bytes, Error> {
+    let arguments = match arguments.trim() {
+        "" => "{}",
+        json => {
+            let raw: &RawValue = serde_json::from_str(json).map_err(|error| {
+                Error::new(Kind::Invalid, format!("the arguments are no JSON: {error}"))
+            })?;
+            raw.get()
+        }
+    };
+    if !arguments.starts_with('{') {
+        return Err(Error::new(
+            Kind::Invalid,
+            "the arguments are JSON, but not an object",
+        ));
+    }
+    let tool = serde_json::to_string(tool).expect("a string");
+    Ok(format!("{{\"name\":{tool},\"arguments\":{arguments}}}").into())
+}

@@ -1,0 +1,105 @@
+//! What a client and its tasks share.
+
+use std::{
+    hash::RandomState,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use mcp_budget::SharedGate;
+use mcp_pool::Pool;
+use mcp_transport::stdio::Spawner;
+use tokio::{runtime::Handle, sync::watch};
+
+use super::{
+    call::Ticket,
+    calls::Calls,
+    error::{Error, Kind},
+    leaving::Leaving,
+    open::Environment,
+    options::{CallOptions, ClientOptions},
+    queue::{EventQueue, Lane},
+    scoped::{NotOpened, ScopedSession},
+    server::Server,
+    servers::Servers,
+    tools,
+};
+
+/// One for a client; its tasks hold it, and it holds none of them.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) options: ClientOptions,
+    pub(super) queue: Arc<EventQueue>,
+    pub(super) pool: Pool<mcp_pool::Key, ScopedSession, NotOpened>,
+    pub(super) servers: Mutex<Servers>,
+    pub(super) calls: Calls,
+    /// Keys the fingerprints, so that they tell nothing outside of this client.
+    pub(super) fingerprints: RandomState,
+    /// Told when the time to close is over: what still closes is cut.
+    pub(super) cut: watch::Sender<bool>,
+    pub(super) leaving: Leaving,
+    pub(super) spawner: Spawner,
+    /// Bounds the connects of all servers together.
+    pub(super) gate: SharedGate,
+    pub(super) runtime: Handle,
+}
+
+impl Shared {
+    pub(super) fn servers(&self) -> MutexGuard<'_, Servers> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn check_open(&self) -> Result<(), Error> {
+        if self.calls.is_closed() {
+            Err(Error::closed())
+        } else {
+            Ok(())
+        }
+    }
+
+    pub(super) fn admit(
+        self: &Arc<Self>,
+        lane: Lane,
+        server: Arc<str>,
+        options: &CallOptions,
+    ) -> Result<Ticket, Error> {
+        let (id, stopped) = self.calls.admit()?;
+        Ok(Ticket {
+            shared: self.clone(),
+            id,
+            token: options.token,
+            lane,
+            server,
+            context: options.context.clone(),
+            stopped,
+            begun: false,
+            completed: false,
+        })
+    }
+
+    pub(super) fn tool_of(
+        &self,
+        domain: &str,
+        server: &str,
+        tool: &str,
+    ) -> Result<(Arc<Server>, String), Error> {
+        let servers = self.servers();
+        if !server.is_empty() {
+            return Ok((servers.get(domain, server)?, tool.into()));
+        }
+        let (server, tool) = tools::resolve(&servers, domain, tool).ok_or_else(|| {
+            let message =
+                format!("no tool \"{tool}\" is known; list the tools first, or name the server");
+            Error::new(Kind::Invalid, message)
+        })?;
+        Ok((servers.get(domain, &server)?, tool))
+    }
+
+    pub(super) fn environment(&self) -> Environment {
+        Environment {
+            spawner: self.spawner.clone(),
+            gate: self.gate.clone(),
+            cut: self.cut.subscribe(),
+            leaving: self.leaving.clone(),
+        }
+    }
+}
