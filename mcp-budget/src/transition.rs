@@ -99,7 +99,7 @@ impl fmt::Display for Reason {
             Self::Ended => "the session ended",
             Self::Spent => "the reconnect budget is spent",
             Self::NeverConnected => "it never connected",
-            Self::Permanent => "trying again cannot help",
+            Self::Permanent => "trying again is unlikely to help",
             Self::Auth => "credentials are needed",
             Self::NoRetries => "lost, and reconnecting is off",
             Self::Fatal => "fatal",

@@ -161,7 +161,11 @@ pub fn parse_each(
     lookup: impl Fn(&str) -> Option<String>,
 ) -> Result<Vec<Entry>, ConfigError> {
     let unreadable = |problem: String| ConfigError::Unreadable(problem);
-    let root: Value = serde_json::from_str(json).map_err(|e| unreadable(e.to_string()))?;
+    if json.trim().is_empty() {
+        return Err(unreadable("it is empty".into()));
+    }
+    let root: Value =
+        serde_json::from_str(json).map_err(|e| unreadable(format!("it is no JSON: {e}")))?;
     let Value::Object(mut root) = root else {
         return Err(unreadable("it is not a JSON object".into()));
     };
@@ -266,7 +270,7 @@ struct Reader<'a, L> {
 impl<L: Fn(&str) -> Option<String>> Reader<'_, L> {
     fn server(&self, entry: Value) -> Result<ServerConfig, Bad> {
         let Value::Object(mut entry) = entry else {
-            return bad("(entry)", "it must be an object with `command` or `url`");
+            return bad("its entry", "it must be an object with `command` or `url`");
         };
         let mcpconn = entry.remove("mcpconn");
         let kind = match entry.get("type") {
@@ -613,7 +617,7 @@ mod tests {
     #[test]
     fn a_bad_entry_names_server_and_member() {
         for (entry, named, said) in [
-            ("1", "(entry)", "object"),
+            ("1", "its entry", "object"),
             ("{}", "command", "neither"),
             (r#"{"command":""}"#, "command", "empty"),
             (r#"{"command":["x"]}"#, "command", "string"),

@@ -36,14 +36,18 @@ pub enum Why {
 impl fmt::Display for Unavailable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.why {
-            Why::Failed => f.write_str("the connection failed")?,
+            Why::Failed => f.write_str("it cannot be connected to")?,
             Why::Waiting => write!(f, "waiting to reconnect ({})", self.reason)?,
             Why::Deadline => f.write_str("not connected within the deadline")?,
             Why::Parked => write!(f, "parked ({})", self.reason)?,
             Why::Stopped => write!(f, "stopped ({})", self.reason)?,
         }
         match self.next_try {
-            Some(wait) => write!(f, ", next try in {:.1} s", wait.as_secs_f64())?,
+            Some(wait) => write!(
+                f,
+                ", next try in {:.1} s or when it is woken",
+                wait.as_secs_f64()
+            )?,
             None if self.why == Why::Parked => f.write_str(", no try before it is woken")?,
             None => {}
         }

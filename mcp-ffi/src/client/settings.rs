@@ -63,7 +63,8 @@ const CONNECT_TIMEOUT_MAX: Duration = Duration::from_secs(180);
 
 impl Settings {
     pub(super) fn parse(json: &serde_json::Value) -> Result<Self, String> {
-        let settings = Self::deserialize(json).map_err(|error| format!("\"mcpconn\": {error}"))?;
+        let settings: Self = serde_path_to_error::deserialize(json)
+            .map_err(|error| format!("\"mcpconn\": {}", named(&error)))?;
         settings
             .budget
             .check()
@@ -90,6 +91,14 @@ impl Settings {
     }
 }
 
+/// What is wrong, with the name of the member that it is wrong with.
+fn named<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> String {
+    match error.path().iter().len() {
+        0 => error.inner().to_string(),
+        _ => format!("{}: {}", error.path(), error.inner()),
+    }
+}
+
 /// The policy that this JSON object sets, for a budget alone; empty for the defaults.
 #[cfg(feature = "capi")]
 pub(crate) fn budget_policy(json: &str) -> Result<Policy, Error> {
@@ -97,8 +106,10 @@ pub(crate) fn budget_policy(json: &str) -> Result<Policy, Error> {
     if json.trim().is_empty() {
         return Ok(Policy::default());
     }
+    let mut json = serde_json::Deserializer::from_str(json);
     let budget: BudgetSettings =
-        serde_json::from_str(json).map_err(|error| unreadable(error.to_string()))?;
+        serde_path_to_error::deserialize(&mut json).map_err(|error| unreadable(named(&error)))?;
+    json.end().map_err(|error| unreadable(error.to_string()))?;
     budget.check().map_err(unreadable)?;
     Ok(budget.policy())
 }
@@ -180,6 +191,12 @@ mod tests {
     fn an_unknown_member_is_named() {
         let error = Settings::parse(&json!({"budget": {"max_retires": 3}})).unwrap_err();
         assert!(error.contains("max_retires"), "{error}");
+    }
+
+    #[test]
+    fn a_member_of_another_type_is_named() {
+        let error = Settings::parse(&json!({"budget": {"max_retries": "5"}})).unwrap_err();
+        assert!(error.contains("budget.max_retries"), "{error}");
     }
 
     #[test]

@@ -210,10 +210,14 @@ impl Core {
 
     /// What came that was no message, in one line.
     pub(super) fn describe_noise(&self) -> Option<String> {
-        let lines = if self.noise == 1 { "line" } else { "lines" };
+        let lines = if self.noise == 1 {
+            "line of the link was"
+        } else {
+            "lines of the link were"
+        };
         (self.noise > 0).then(|| {
             format!(
-                "{} {lines} of the link were no JSON-RPC, the last {:?}",
+                "{} {lines} no JSON-RPC, the last {:?}",
                 self.noise, self.last_noise
             )
         })

@@ -83,9 +83,13 @@ impl Seen {
     pub(super) fn describe(&self, secrets: &Secrets) -> Option<String> {
         let mut parts = Vec::new();
         if self.noise > 0 {
-            let lines = if self.noise == 1 { "line" } else { "lines" };
+            let lines = if self.noise == 1 {
+                "line on its stdout was"
+            } else {
+                "lines on its stdout were"
+            };
             parts.push(format!(
-                "{} {lines} on its stdout were no JSON-RPC, the last {:?}",
+                "{} {lines} no JSON-RPC, the last {:?}",
                 self.noise, self.last_noise
             ));
         }
