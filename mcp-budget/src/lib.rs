@@ -135,7 +135,7 @@ pub use snapshot::{ParkedSnapshot, Snapshot};
 #[cfg(feature = "tokio")]
 pub use supervisor::{
     Connect, Failure, Leave, Live, Observer, Options, Scoped, Session, SharedGate, Status,
-    Supervisor, Unavailable, Want, Why,
+    Supervisor, Unavailable, Want, Why, keep_alive,
 };
 pub use time::Timestamp;
 pub use transition::{Reason, State, Transition};

@@ -1,21 +1,39 @@
-//! Keeps the home session alive, or finds it dead.
+//! Keeps a session alive, or finds it dead.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::{Connect, Failure, Session, Shared};
-use crate::keepalive::{Keepalive, Pulse, VitalSign};
+use super::{Failure, Session, clock::Clock};
+use crate::{
+    keepalive::{Keepalive, Pulse, VitalSign},
+    policy::Policy,
+};
 
 /// How often to see whether a session has come to be one that can be kept alive.
 const OFF: Duration = Duration::from_secs(60);
 
-/// Watches an open session; completes when it is found dead.
-pub(super) async fn watch<C: Connect>(shared: Arc<Shared<C>>, session: C::Session) -> Failure {
-    let clock = shared.clock;
+/// Watches an open session by the rules of [`Keepalive`], from its opening on; completes when it is found dead, with
+/// why.
+///
+/// A supervisor does this for its home session. For whoever holds scoped ones; `policy` is asked at each step, so that
+/// another one applies at once.
+pub async fn keep_alive<S: Session>(
+    session: S,
+    policy: impl Fn() -> Policy + Send + Sync,
+) -> Failure {
+    watch(Clock::start(), session, policy).await
+}
+
+/// The same on a clock that began before the session, so that what happened before it was opened keeps its order.
+pub(super) async fn watch<S: Session>(
+    clock: Clock,
+    session: S,
+    policy: impl Fn() -> Policy + Send + Sync,
+) -> Failure {
     let mut keepalive = Keepalive::new();
     loop {
-        let (now, policy) = shared.look(|desk, now| (now, desk.budget_mut().policy().clone()));
+        let (now, policy) = (clock.now(), policy());
         let pulse = session.pulse().map(|pulse| Pulse {
             heard: clock.at(pulse.heard),
             busy: pulse.busy,

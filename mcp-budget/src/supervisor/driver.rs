@@ -194,9 +194,13 @@ impl<C: Connect> Driver<C> {
             .spawn(async move { Outcome::Ended(generation, session.ended().await) });
         self.listening.tasks.push(task);
         let shared = Arc::clone(&self.shared);
-        let task = self
-            .tasks
-            .spawn(async move { Outcome::Ended(generation, alive::watch(shared, watched).await) });
+        let task = self.tasks.spawn(async move {
+            let policy = || shared.look(|desk, _| desk.budget_mut().policy().clone());
+            Outcome::Ended(
+                generation,
+                alive::watch(shared.clock, watched, policy).await,
+            )
+        });
         self.listening.tasks.push(task);
     }
 

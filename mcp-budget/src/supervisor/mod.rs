@@ -27,16 +27,17 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-use self::{
-    clock::Clock,
-    desk::{Delivery, Desk, Served},
-    leave::Ledger,
-};
 pub use self::{
+    alive::keep_alive,
     connect::{Connect, Failure, Session},
     gate::SharedGate,
     leave::{Leave, Scoped},
     unavailable::{Unavailable, Why},
+};
+use self::{
+    clock::Clock,
+    desk::{Delivery, Desk, Served},
+    leave::Ledger,
 };
 use crate::{
     counters::Counters,

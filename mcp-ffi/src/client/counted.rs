@@ -14,14 +14,17 @@ use std::{
     time::Duration,
 };
 
-use mcp_budget::Pulse;
-use mcp_transport::session::Session;
+use mcp_budget::{Failure, Pulse};
+use mcp_transport::{
+    error::Outcome,
+    session::{RequestOptions, Session},
+};
 use tokio::{
     sync::{oneshot, watch},
     time::Instant,
 };
 
-use super::leaving::Leaving;
+use super::{leaving::Leaving, open::failure};
 
 /// What ends a session.
 pub(super) type Closing = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -86,12 +89,30 @@ impl CountedSession {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is known of its silence.
-    pub(super) fn pulse(&self) -> Pulse<Instant> {
-        Pulse {
+    /// What is known of its silence, if that is a sign of anything: a session over HTTP hears nothing between calls
+    /// unless it listens.
+    pub(super) fn pulse(&self) -> Option<Pulse<Instant>> {
+        self.session.pid()?;
+        Some(Pulse {
             heard: self.session.heard(),
             busy: *self.count.calls.borrow() > 0,
             timed_out: *self.last_timeout(),
+        })
+    }
+
+    /// Asks the server for any answer.
+    pub(super) async fn probe(&self) -> Result<(), Failure> {
+        let answer = self.session.ping(None).await;
+        answer.map_err(|error| failure(&error))
+    }
+
+    /// Asks it something else, for servers that know no ping.
+    pub(super) async fn probe_other(&self) -> Result<(), Failure> {
+        let options = RequestOptions::default();
+        match self.session.request("tools/list", None, options).await {
+            // An error that the server answered is life too.
+            Err(error) if error.outcome != Outcome::Answered => Err(failure(&error)),
+            _ => Ok(()),
         }
     }
 

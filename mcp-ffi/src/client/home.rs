@@ -9,7 +9,6 @@ use std::{
 };
 
 use mcp_budget::{Attempt, Connect, Failure, Pulse};
-use mcp_transport::{error::Outcome, session::RequestOptions};
 use tokio::time::Instant;
 
 use super::{
@@ -71,24 +70,15 @@ impl mcp_budget::Session for HomeSession {
     }
 
     async fn probe(&self) -> Result<(), Failure> {
-        let answer = self.session.session().ping(None).await;
-        answer.map_err(|error| failure(&error))
+        self.session.probe().await
     }
 
     async fn probe_other(&self) -> Result<(), Failure> {
-        let options = RequestOptions::default();
-        let answer = self.session.session().request("tools/list", None, options);
-        match answer.await {
-            // An error that the server answered is life too.
-            Err(error) if error.outcome != Outcome::Answered => Err(failure(&error)),
-            _ => Ok(()),
-        }
+        self.session.probe_other().await
     }
 
     fn pulse(&self) -> Option<Pulse<Instant>> {
-        // A session over HTTP has nothing to be silent on: it hears between calls only if it listens.
-        let session = self.session.session();
-        session.pid().is_some().then(|| self.session.pulse())
+        self.session.pulse()
     }
 
     async fn close(&self) {

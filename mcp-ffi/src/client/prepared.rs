@@ -34,7 +34,7 @@ pub(super) enum Work {
 }
 
 impl PreparedCall {
-    /// What each of its events bears, and [`Client::cancel`] takes.
+    /// What each of its events bears, and [`Client::cancel`](crate::Client::cancel) takes.
     pub fn id(&self) -> u64 {
         self.ticket.id
     }

@@ -1,13 +1,17 @@
 //! The session that the pool lends to one scope.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError, Weak},
+    future::pending,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use mcp_budget::{Leave, Scoped, Unavailable, Why};
+use mcp_budget::{Failure, Leave, Pulse, Scoped, Unavailable, Why, keep_alive};
 use mcp_transport::error::{self, ErrorKind};
-use tokio::sync::watch;
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep, timeout},
+};
 
 use super::{
     counted::{Closing, CountedSession},
@@ -63,23 +67,21 @@ impl ScopedSession {
     /// Opens one, by leave of the budget, which hears what becomes of it.
     pub(super) async fn open(
         server: &str,
-        opener: &Opener,
+        opener: &Arc<Opener>,
         leave: Leave<HomeConnector>,
     ) -> Result<Self, NotOpened> {
         match opener.open(leave.attempt().number, Arc::new(())).await {
             Ok(session) => {
-                let ended = session.ended();
-                let parts = Arc::new(Parts {
+                let opened = Self(Arc::new(Parts {
                     session: opener.counted(session),
                     budget: leave.opened(),
                     close_timeout: opener.settings().close_timeout(),
                     cut: opener.cut(),
                     closing: Mutex::default(),
-                });
+                }));
                 // Whether anybody has borrowed it yet or not.
-                let watched = Arc::downgrade(&parts);
-                tokio::spawn(async move { Parts::end(&watched, &ended.await) });
-                Ok(Self(parts))
+                tokio::spawn(opened.clone().watch(opener.clone()));
+                Ok(opened)
             }
             Err(error) => {
                 let told = Error::of_server(server, &error);
@@ -107,12 +109,56 @@ impl ScopedSession {
     }
 }
 
-impl Parts {
-    fn end(this: &Weak<Self>, error: &error::Error) {
-        // That it was closed by us costs nothing, and is told by dropping it.
-        if let (Some(parts), true) = (this.upgrade(), error.kind != ErrorKind::Closed) {
-            parts.budget.lost(failure(error));
+impl ScopedSession {
+    /// Sees to it until it ends: keeps it alive, proves it if it lives long, and tells the budget how it ended. That it
+    /// was closed by us costs nothing, and is told by dropping it.
+    async fn watch(self, opener: Arc<Opener>) {
+        let ended = self.session().session().ended();
+        tokio::select! {
+            error = ended => {
+                if error.kind != ErrorKind::Closed {
+                    self.lost(&error);
+                }
+            }
+            silent = keep_alive(self.clone(), || opener.settings().policy()) => {
+                self.0.budget.lost(silent);
+                // The pool hears of its end, and evicts it.
+                self.session().close(self.0.close_timeout).await;
+            }
+            () = self.prove(&opener) => {}
         }
+    }
+
+    /// A session that lived long and then answers is proven, though no call of the host's was answered on it.
+    async fn prove(&self, opener: &Opener) {
+        let policy = opener.settings().policy();
+        sleep(policy.healthy_after).await;
+        if let Ok(Ok(())) = timeout(policy.probe_deadline, self.session().probe()).await {
+            self.proven();
+        }
+        pending::<()>().await;
+    }
+}
+
+impl mcp_budget::Session for ScopedSession {
+    async fn ended(&self) -> Failure {
+        failure(&self.session().session().ended().await)
+    }
+
+    async fn probe(&self) -> Result<(), Failure> {
+        self.session().probe().await
+    }
+
+    async fn probe_other(&self) -> Result<(), Failure> {
+        self.session().probe_other().await
+    }
+
+    fn pulse(&self) -> Option<Pulse<Instant>> {
+        self.session().pulse()
+    }
+
+    async fn close(&self) {
+        self.session().close(self.0.close_timeout).await;
     }
 }
 

@@ -1,12 +1,15 @@
 //! Servers that are connected and say nothing.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mcp_budget::State;
 use mcpconn::{CallOptions, Client, Event, EventKind, Kind, Outcome, Scope};
 use serde_json::json;
 
-use crate::{answered, client, completion, next, server::Server};
+use crate::{
+    LONG, answered, client, completion, next,
+    server::{Gate, Server},
+};
 
 fn within(limit: Duration) -> CallOptions {
     CallOptions {
@@ -90,4 +93,61 @@ fn a_home_session_that_answers_neither_ping_nor_another_word_is_replaced() {
         matches!(&event.kind, EventKind::ServerState(status)
             if status.generation > 1 && status.state == State::Unproven)
     });
+}
+
+#[test]
+fn a_scoped_session_that_answers_neither_is_let_go_and_its_scope_gets_another() {
+    let config = json!({"server": {
+        "command": "sh",
+        "args": ["-c", SILENT],
+        "mcpconn": {"budget": {"keepalive_ms": 50, "probe_deadline_ms": 50, "backoff_ms": 10, "floor_ms": 10}},
+    }});
+    let client = client(&config.to_string());
+    let ask = || {
+        let scope = Scope::new("", "chat");
+        let id = client.call_tool(&scope, "server", "any", "", within(LONG));
+        match completion(&client, id.unwrap()).kind {
+            EventKind::Result(answer) => answer.generation,
+            other => panic!("{other:?}"),
+        }
+    };
+    let first = ask();
+    let begun = Instant::now();
+    while client.server_status("", "server").unwrap().sessions > 0 {
+        assert!(begun.elapsed() < LONG, "the silent session is still there");
+        client.wait(Some(Duration::from_millis(5))).unwrap();
+        while client.next_event().is_some() {}
+    }
+    assert!(ask() > first);
+}
+
+#[test]
+fn a_scoped_session_that_lives_long_and_answers_a_ping_makes_room_for_other_scopes() {
+    let (gate, _arrivals) = Gate::new();
+    let server = Server::start({
+        let gate = gate.clone();
+        move |asked| match asked.method() {
+            "initialize" => asked.open(&format!("{:?}", Instant::now())),
+            "tools/call" if asked.tool() == "slow" => {
+                gate.pass();
+                asked.text("late")
+            }
+            "tools/call" => asked.text("answered"),
+            _ => asked.usual(),
+        }
+    });
+    let ours = json!({"budget": {"max_unproven": 1, "healthy_after_ms": 50, "floor_ms": 10}});
+    let client = client(&server.config(ours));
+    let call = |scope, tool| {
+        let scope = Scope::new("", scope);
+        client
+            .call_tool(&scope, "server", tool, "", within(LONG))
+            .unwrap()
+    };
+    // No request of the host's has been answered, and the binding takes one unproven session at a time.
+    let slow = call("one", "slow");
+    let other = call("two", "any");
+    assert_eq!(answered(&client, other), "answered");
+    gate.open();
+    assert_eq!(answered(&client, slow), "late");
 }
