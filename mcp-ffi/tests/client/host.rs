@@ -97,6 +97,33 @@ fn a_call_in_flight_can_be_cancelled_more_than_once_and_ends_once() {
 }
 
 #[test]
+fn parked_servers_are_tried_again_when_the_host_says_so_for_all() {
+    let budget = json!({"floor_ms": 10, "backoff_ms": 10, "check_spread_ms": 10});
+    let config =
+        json!({"server": {"command": "/nonexistent/program", "mcpconn": {"budget": budget}}});
+    let client = client(&config.to_string());
+    // An attempt that fails at once may be heard by its end alone.
+    let parks = || {
+        let event = next(
+            &client,
+            |event| matches!(&event.kind, EventKind::ServerState(status) if status.state == State::Parked),
+        );
+        match event.kind {
+            EventKind::ServerState(status) => status.generation,
+            _ => unreachable!("it was asked for"),
+        }
+    };
+    call(&client).unwrap();
+    let mut tried = parks();
+    for nudge in [Client::wake_all, Client::network_changed] {
+        nudge(&client);
+        let again = parks();
+        assert!(again > tried, "{again} {tried}");
+        tried = again;
+    }
+}
+
+#[test]
 fn a_server_without_a_name_is_unusable_and_said_to_be() {
     let client = Client::new(ClientOptions::default()).unwrap();
     let report = client
