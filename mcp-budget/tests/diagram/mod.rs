@@ -23,13 +23,13 @@ const BENDS: [((usize, usize), f64, f64); 9] = [
     ((2, 0), -50.0, 0.5),
     ((3, 0), -95.0, 0.5),
     ((2, 4), 40.0, 0.3),
-    ((3, 4), 105.0, 0.45),
+    ((3, 4), 150.0, 0.4),
 ];
 
 /// The diagram as SVG that stands in a page's text and takes its colour.
 pub(crate) fn svg(ways: &BTreeMap<(usize, usize), Vec<&'static str>>) -> String {
     let mut svg = String::from(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 930 400\" width=\"100%\" font-size=\"12\" font-family=\"sans-serif\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 930 440\" width=\"100%\" font-size=\"12\" font-family=\"sans-serif\" \
          fill=\"none\" stroke=\"currentColor\" role=\"img\" aria-label=\"state diagram\">\n\
          <defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"8\" \
          markerHeight=\"8\" orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"currentColor\" \
