@@ -39,22 +39,6 @@ impl EventFd {
     }
 }
 
-/// Starts threads with every signal blocked: the host's handlers never run on a thread of ours, not even at its start.
-pub(crate) fn with_signals_blocked<T>(start: impl FnOnce() -> T) -> T {
-    // SAFETY: `all` is filled before it is read, and `before` by the call.
-    let before = unsafe {
-        let mut all = std::mem::zeroed();
-        let mut before = std::mem::zeroed();
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &all, &mut before);
-        before
-    };
-    let started = start();
-    // SAFETY: the mask that the thread had before.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
-    started
-}
-
 /// Blocks every signal on the current thread for good, where somebody else started it for us.
 pub(crate) fn block_all_signals() {
     // SAFETY: `all` is filled before it is read; the old mask is not asked for.

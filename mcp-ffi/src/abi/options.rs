@@ -99,19 +99,10 @@ pub(crate) unsafe fn read<T: SelfSized>(options: *const T) -> Result<T, Failure>
     if options.is_null() {
         return Ok(read);
     }
-    if !options.cast::<usize>().is_aligned() {
-        return Err(Failure::invalid(format!(
-            "{}: the pointer is not aligned",
-            T::NAME
-        )));
-    }
-    // SAFETY: aligned, and readable for its first member at least.
-    let size = unsafe { options.cast::<usize>().read() };
-    if size < size_of::<usize>() || size % align_of::<usize>() != 0 || size > LARGEST {
-        return Err(Failure::invalid(format!(
-            "{name}: struct_size is {size}, which no version of it has; begin with its INIT macro",
-            name = T::NAME
-        )));
+    // SAFETY: not NULL; the caller vouches for its first member.
+    let size = unsafe { size_said(T::NAME, "it", options) }?;
+    if size > LARGEST {
+        return Err(impossible(T::NAME, "it", size));
     }
     let known = size.min(size_of::<T>());
     let bytes = options.cast::<u8>();
@@ -142,16 +133,8 @@ pub(crate) unsafe fn write_sized<T: Copy>(
     if out.is_null() {
         return Err(Failure::null("out"));
     }
-    if !out.cast::<usize>().is_aligned() {
-        return Err(Failure::invalid("out: the pointer is not aligned"));
-    }
-    // SAFETY: aligned, and the caller vouches for its first member.
-    let size = unsafe { out.cast::<usize>().read() };
-    if size < size_of::<usize>() || size % align_of::<usize>() != 0 {
-        return Err(Failure::invalid(format!(
-            "out: struct_size is {size}, which no version of {name} has; begin with its INIT macro"
-        )));
-    }
+    // SAFETY: not NULL; the caller vouches for its first member.
+    let size = unsafe { size_said("out", name, out) }?;
     let known = size.min(size_of::<T>());
     // SAFETY: the host's struct has `size` bytes, and ours is a local. What it says of its own size stays.
     unsafe {
@@ -159,4 +142,29 @@ pub(crate) unsafe fn write_sized<T: Copy>(
         out.cast::<usize>().write(size);
     }
     Ok(())
+}
+
+/// What a struct of the host's says of its own size: `argument` is what the header calls it, `name` its type there.
+///
+/// # Safety
+///
+/// If `pointer` is aligned it must be readable for a `usize`.
+unsafe fn size_said<T>(argument: &str, name: &str, pointer: *const T) -> Result<usize, Failure> {
+    if !pointer.cast::<usize>().is_aligned() {
+        return Err(Failure::invalid(format!(
+            "{argument}: the pointer is not aligned"
+        )));
+    }
+    // SAFETY: aligned, and the caller vouches for the rest.
+    let size = unsafe { pointer.cast::<usize>().read() };
+    if size < size_of::<usize>() || size % align_of::<usize>() != 0 {
+        return Err(impossible(argument, name, size));
+    }
+    Ok(size)
+}
+
+fn impossible(argument: &str, name: &str, size: usize) -> Failure {
+    Failure::invalid(format!(
+        "{argument}: struct_size is {size}, which no version of {name} has; begin with its INIT macro"
+    ))
 }

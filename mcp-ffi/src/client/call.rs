@@ -16,19 +16,17 @@ use mcp_transport::{
     error::{self, ErrorKind},
     session::RequestOptions,
 };
-use tokio::{
-    sync::oneshot,
-    time::{Instant, timeout_at},
-};
+use tokio::{sync::oneshot, time::Instant};
 
 use super::{
     breaker::Pass,
     counted::CountedSession,
+    deadline::within,
     error::{Error, Kind, Outcome},
     event::{Answer, Context, Event, EventKind},
     open::failure,
     options::CallOptions,
-    queue::Lane,
+    queue::{EventQueue, Lane},
     scoped::{NotOpened, ScopedSession},
     server::{InFlight, Server},
     shared::Shared,
@@ -51,15 +49,35 @@ impl Stop {
     }
 }
 
+/// Tells the host of one call.
+#[derive(Debug, Clone)]
+pub(super) struct Voice {
+    pub(super) queue: Arc<EventQueue>,
+    pub(super) lane: Lane,
+    pub(super) id: u64,
+    pub(super) token: u64,
+    pub(super) server: Arc<str>,
+    pub(super) context: Option<Context>,
+}
+
+impl Voice {
+    fn say(&self, kind: EventKind) {
+        let event = Event {
+            kind,
+            id: self.id,
+            token: self.token,
+            server: self.server.clone(),
+            context: self.context.clone(),
+        };
+        self.queue.push(self.lane, event);
+    }
+}
+
 /// A call that was admitted. However it goes, it completes once: at the latest when this is dropped.
 #[derive(Debug)]
 pub(super) struct Ticket {
     pub(super) shared: Arc<Shared>,
-    pub(super) id: u64,
-    pub(super) token: u64,
-    pub(super) lane: Lane,
-    pub(super) server: Arc<str>,
-    pub(super) context: Option<Context>,
+    pub(super) voice: Voice,
     pub(super) stopped: oneshot::Receiver<Stop>,
     /// The call was started.
     pub(super) begun: bool,
@@ -67,16 +85,6 @@ pub(super) struct Ticket {
 }
 
 impl Ticket {
-    fn event(&self, kind: EventKind) -> Event {
-        Event {
-            kind,
-            id: self.id,
-            token: self.token,
-            server: self.server.clone(),
-            context: self.context.clone(),
-        }
-    }
-
     pub(super) fn complete(mut self, result: Result<Answer, Error>) {
         self.finish(match result {
             Ok(answer) => EventKind::Result(answer),
@@ -86,10 +94,9 @@ impl Ticket {
 
     fn finish(&mut self, kind: EventKind) {
         self.completed = true;
-        let event = self.event(kind);
         // The completion is in the queue before the call is off the list: a closing client waits for the list.
-        self.shared.queue.push(self.lane, event);
-        self.shared.calls.remove(self.id);
+        self.voice.say(kind);
+        self.shared.calls.remove(self.voice.id);
     }
 
     /// Does the work, unless the call is stopped before.
@@ -233,18 +240,8 @@ impl Call {
             deadline: self.deadline,
             idle: self.options.idle_timeout,
             on_progress: self.options.progress.then(|| {
-                let (shared, lane) = (ticket.shared.clone(), ticket.lane);
-                let template = ticket.event(EventKind::CatalogueChanged);
-                let hear = move |params: Bytes| {
-                    let kind = EventKind::Progress(params);
-                    shared.queue.push(
-                        lane,
-                        Event {
-                            kind,
-                            ..template.clone()
-                        },
-                    );
-                };
+                let voice = ticket.voice.clone();
+                let hear = move |params| voice.say(EventKind::Progress(params));
                 Box::new(hear) as mcp_transport::session::OnProgress
             }),
         };
@@ -289,19 +286,12 @@ impl Call {
             self.server.name.clone(),
             scope.clone(),
         );
-        let lease = match self.deadline {
-            // The opening may be another call's, with a later deadline.
-            Some(deadline) => timeout_at(deadline, self.acquire(shared, &key))
-                .await
-                .map_err(|_| {
-                    let message = format!(
-                        "server \"{}\": no session within the deadline",
-                        self.server.name
-                    );
-                    Error::new(Kind::Timeout, message)
-                })?,
-            None => self.acquire(shared, &key).await,
-        }?;
+        // The opening may be another call's, with a later deadline.
+        let lease = within(self.deadline, self.acquire(shared, &key), || {
+            let name = &self.server.name;
+            format!("server \"{name}\": no session within the deadline")
+        })
+        .await??;
         if lease.fresh() {
             let (shared, id) = (shared.clone(), lease.id());
             let ended = lease.session().session().session().ended();

@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, thread, time::Duration};
 
+use mcp_transport::stdio::with_signals_blocked;
 use tokio::{runtime::Handle, task::JoinSet, time::timeout};
 
 use super::{
@@ -9,7 +10,6 @@ use super::{
     event::{Event, EventKind},
     shared::Shared,
 };
-use crate::sys;
 
 /// What the closing of a client may take beyond its limit before the last event is there all the same.
 const CLOSE_GRACE: Duration = Duration::from_millis(500);
@@ -26,7 +26,7 @@ impl Drop for Client {
         };
         if Handle::try_current().is_ok() {
             // A thread that is inside of a runtime, as a task of the host's is, must not drive another.
-            thread::scope(|scope| drop(sys::with_signals_blocked(|| scope.spawn(wait))));
+            thread::scope(|scope| drop(with_signals_blocked(|| scope.spawn(wait))));
         } else {
             wait();
         }

@@ -71,15 +71,11 @@ impl Shared {
             slots.insert(name, slot);
         }
         servers.replace(domain, slots);
-        for slot in before.into_values() {
-            if let Slot::Ready(server) = slot {
-                self.leaving.spawn(async move {
-                    server
-                        .supervisor
-                        .shutdown(server.opener.settings().close_timeout())
-                        .await;
-                });
-            }
+        for server in before.values().filter_map(Slot::ready).cloned() {
+            self.leaving.spawn(async move {
+                let limit = server.opener.settings().close_timeout();
+                server.supervisor.shutdown(limit).await;
+            });
         }
         let names = |names: Vec<Arc<str>>| names.iter().map(|name| name.to_string()).collect();
         report.added = names(changes.added);

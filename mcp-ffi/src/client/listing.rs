@@ -3,19 +3,9 @@
 use std::sync::Arc;
 
 use mcp_budget::Want;
-use tokio::{
-    task::JoinSet,
-    time::{Instant, timeout_at},
-};
+use tokio::{task::JoinSet, time::Instant};
 
-use super::{
-    error::{Error, Kind},
-    event::Answer,
-    server::Server,
-    servers::Slot,
-    shared::Shared,
-    tools,
-};
+use super::{deadline::within, error::Error, event::Answer, server::Server, shared::Shared, tools};
 
 pub(super) async fn list_tools(
     shared: Arc<Shared>,
@@ -29,14 +19,12 @@ pub(super) async fn list_tools(
         None => {
             let mut asked = JoinSet::new();
             for (_, slot) in shared.servers().of(&domain) {
-                if let Slot::Ready(server) = slot {
-                    let server = server.clone();
-                    // A server that does not tell is missing in the answer, and holds up no other.
-                    asked.spawn_on(
-                        async move { drop(refresh(&server, deadline).await) },
-                        &shared.runtime,
-                    );
-                }
+                let Some(server) = slot.ready().cloned() else {
+                    continue;
+                };
+                // A server that does not tell is missing in the answer, and holds up no other.
+                let ask = async move { drop(refresh(&server, deadline).await) };
+                asked.spawn_on(ask, &shared.runtime);
             }
             while asked.join_next().await.is_some() {}
         }
@@ -67,14 +55,9 @@ async fn refresh(server: &Server, deadline: Option<Instant>) -> Result<(), Error
             end = live.session.session.session().ended() => Err(Error::of_server(&server.name, &end)),
         }
     };
-    match deadline {
-        Some(deadline) => timeout_at(deadline, telling).await.map_err(|_| {
-            let message = format!(
-                "server \"{}\": it did not tell its tools within the deadline",
-                server.name
-            );
-            Error::new(Kind::Timeout, message)
-        })?,
-        None => telling.await,
-    }
+    within(deadline, telling, || {
+        let name = &server.name;
+        format!("server \"{name}\": it did not tell its tools within the deadline")
+    })
+    .await?
 }

@@ -9,6 +9,7 @@ mod catalogue;
 mod closing;
 mod configure;
 mod counted;
+mod deadline;
 mod error;
 mod event;
 mod home;
@@ -47,7 +48,7 @@ use self::{
     call::Call,
     calls::Calls,
     leaving::Leaving,
-    prepared::{Work, deadline, tool_params},
+    prepared::{Work, tool_params},
     queue::{EventQueue, Lane},
     runtime::Driver,
     scope::domain_or_default,
@@ -144,7 +145,7 @@ impl Client {
             scope: scope.name.clone(),
             method: "tools/call",
             params: tool_params(&tool, arguments)?,
-            deadline: deadline(&options),
+            deadline: deadline::of(&options),
             server,
             options,
         };
@@ -197,7 +198,7 @@ impl Client {
             work: Work::ListTools {
                 domain: domain.into(),
                 server: one,
-                deadline: deadline(&options),
+                deadline: deadline::of(&options),
             },
         })
     }

@@ -10,7 +10,6 @@ use super::{
     call::{Call, Ticket},
     error::{Error, Kind},
     listing::list_tools,
-    options::CallOptions,
     server::Server,
 };
 
@@ -36,7 +35,7 @@ pub(super) enum Work {
 impl PreparedCall {
     /// What each of its events bears, and [`Client::cancel`](crate::Client::cancel) takes.
     pub fn id(&self) -> u64 {
-        self.ticket.id
+        self.ticket.voice.id
     }
 
     /// Lets it go. It ends with one event.
@@ -58,12 +57,6 @@ impl PreparedCall {
         }
         id
     }
-}
-
-pub(super) fn deadline(options: &CallOptions) -> Option<Instant> {
-    options
-        .timeout
-        .and_then(|timeout| Instant::now().checked_add(timeout))
 }
 
 /// The params of `tools/call`, with the arguments as they are.

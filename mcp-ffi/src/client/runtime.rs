@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-use mcp_transport::stdio::SigpipeOff;
+use mcp_transport::stdio::{SigpipeOff, with_signals_blocked};
 use tokio::{runtime::Runtime, sync::Notify};
 
 use crate::sys;
@@ -58,7 +58,7 @@ impl Driver {
                 .build()?,
         );
         let turn = Arc::new(Turn::default());
-        let background = sys::with_signals_blocked(|| {
+        let background = with_signals_blocked(|| {
             let (runtime, turn) = (runtime.clone(), turn.clone());
             thread::Builder::new()
                 .name(THREAD.into())

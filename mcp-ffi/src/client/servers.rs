@@ -27,6 +27,16 @@ pub(super) enum Slot {
     Invalid(Error),
 }
 
+impl Slot {
+    /// The server, if it can be used.
+    pub(super) fn ready(&self) -> Option<&Arc<Server>> {
+        match self {
+            Self::Ready(server) => Some(server),
+            Self::Invalid(_) => None,
+        }
+    }
+}
+
 /// What a configuration changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
@@ -98,10 +108,7 @@ impl Servers {
         self.domains
             .values()
             .flat_map(BTreeMap::values)
-            .filter_map(|slot| match slot {
-                Slot::Ready(server) => Some(server),
-                Slot::Invalid(_) => None,
-            })
+            .filter_map(Slot::ready)
     }
 
     /// Puts a domain's servers in place of those before, which it gives back.
@@ -119,14 +126,8 @@ impl Servers {
 
     /// Takes all servers out.
     pub(super) fn take_all(&mut self) -> Vec<Arc<Server>> {
-        let slots = std::mem::take(&mut self.domains)
-            .into_values()
-            .flat_map(BTreeMap::into_values);
-        slots
-            .filter_map(|slot| match slot {
-                Slot::Ready(server) => Some(server),
-                Slot::Invalid(_) => None,
-            })
-            .collect()
+        let servers = self.all().cloned().collect();
+        self.domains.clear();
+        servers
     }
 }

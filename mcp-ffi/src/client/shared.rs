@@ -11,7 +11,7 @@ use mcp_transport::stdio::Spawner;
 use tokio::{runtime::Handle, sync::watch};
 
 use super::{
-    call::Ticket,
+    call::{Ticket, Voice},
     calls::Calls,
     error::{Error, Kind},
     leaving::Leaving,
@@ -65,11 +65,14 @@ impl Shared {
         let (id, stopped) = self.calls.admit()?;
         Ok(Ticket {
             shared: self.clone(),
-            id,
-            token: options.token,
-            lane,
-            server,
-            context: options.context.clone(),
+            voice: Voice {
+                queue: self.queue.clone(),
+                lane,
+                id,
+                token: options.token,
+                server,
+                context: options.context.clone(),
+            },
             stopped,
             begun: false,
             completed: false,

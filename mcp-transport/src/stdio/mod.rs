@@ -30,9 +30,11 @@ mod tail;
 mod transport;
 
 #[cfg(target_os = "linux")]
-pub use self::{sigpipe::SigpipeOff, spawner::Spawner, transport::StdioTransport};
+pub use self::{
+    sigpipe::SigpipeOff, spawner::Spawner, sys::with_signals_blocked, transport::StdioTransport,
+};
 
 #[cfg(not(target_os = "linux"))]
 mod unsupported;
 #[cfg(not(target_os = "linux"))]
-pub use self::unsupported::{SigpipeOff, Spawner, StdioTransport};
+pub use self::unsupported::{SigpipeOff, Spawner, StdioTransport, with_signals_blocked};

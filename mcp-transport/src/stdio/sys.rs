@@ -275,8 +275,8 @@ pub(super) fn block_sigchld_if_handled() {
 }
 
 /// Runs `f` while this thread has every signal blocked: a thread that is started in it never runs a handler of
-/// the host's.
-pub(super) fn with_signals_blocked<T>(f: impl FnOnce() -> T) -> T {
+/// the host's, not even at its start.
+pub fn with_signals_blocked<T>(f: impl FnOnce() -> T) -> T {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
     let mut before = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: sigfillset makes the first set whole, pthread_sigmask the second; neither fails with these
