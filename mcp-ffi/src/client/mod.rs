@@ -19,6 +19,12 @@ mod listing;
 mod model_names;
 mod open;
 mod options;
+#[cfg(feature = "capi")]
+#[allow(
+    dead_code,
+    reason = "a parser for the options and the pool in C to come"
+)]
+mod pool_limits;
 mod prepared;
 mod queue;
 mod runtime;
@@ -42,6 +48,9 @@ use mcp_pool::{Limits, Pool};
 use mcp_transport::stdio::Spawner;
 use tokio::{sync::watch, time::timeout};
 
+#[cfg(feature = "capi")]
+#[allow(unused_imports, reason = "as above")]
+pub(crate) use self::pool_limits::pool_limits;
 #[cfg(feature = "capi")]
 pub(crate) use self::settings::budget_policy;
 use self::{

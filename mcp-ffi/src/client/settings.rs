@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use mcp_budget::Policy;
 use serde::Deserialize;
+#[cfg(feature = "capi")]
+use serde::de::DeserializeOwned;
 
 #[cfg(feature = "capi")]
 use super::error::{Error, Kind};
@@ -47,14 +49,14 @@ struct BudgetSettings {
 /// A time, or the word "never".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(untagged, expecting = "milliseconds, or \"never\"")]
-enum OrNever {
+pub(super) enum OrNever {
     Ms(u64),
     Word(Never),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Never {
+pub(super) enum Never {
     Never,
 }
 
@@ -103,15 +105,24 @@ fn named<E: std::fmt::Display>(error: &serde_path_to_error::Error<E>) -> String 
 #[cfg(feature = "capi")]
 pub(crate) fn budget_policy(json: &str) -> Result<Policy, Error> {
     let unreadable = |problem: String| Error::new(Kind::Config, format!("the policy: {problem}"));
-    if json.trim().is_empty() {
-        return Ok(Policy::default());
-    }
-    let mut json = serde_json::Deserializer::from_str(json);
-    let budget: BudgetSettings =
-        serde_path_to_error::deserialize(&mut json).map_err(|error| unreadable(named(&error)))?;
-    json.end().map_err(|error| unreadable(error.to_string()))?;
+    let budget: BudgetSettings = from_object(json).map_err(unreadable)?;
     budget.check().map_err(unreadable)?;
     Ok(budget.policy())
+}
+
+/// What this JSON object sets, or all defaults if there is none; else what is wrong with it, by name.
+#[cfg(feature = "capi")]
+pub(super) fn from_object<T: DeserializeOwned + Default>(json: &str) -> Result<T, String> {
+    match json.trim_start().chars().next() {
+        None => return Ok(T::default()),
+        Some('{') => {}
+        // A list would be taken as the members in order.
+        Some(_) => return Err("it is not a JSON object".into()),
+    }
+    let mut json = serde_json::Deserializer::from_str(json);
+    let set = serde_path_to_error::deserialize(&mut json).map_err(|error| named(&error))?;
+    json.end().map_err(|error| error.to_string())?;
+    Ok(set)
 }
 
 impl BudgetSettings {
