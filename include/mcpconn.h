@@ -40,6 +40,24 @@
 // As a time: without end.
 #define MCPCONN_FOREVER UINT64_MAX
 
+// In host_takes: roots/list.
+#define MCPCONN_TAKES_ROOTS 1
+
+// In host_takes: sampling/createMessage.
+#define MCPCONN_TAKES_SAMPLING 2
+
+// In host_takes: sampling/createMessage that gives the model tools.
+#define MCPCONN_TAKES_SAMPLING_TOOLS 4
+
+// In host_takes: sampling/createMessage that asks for the context of other servers.
+#define MCPCONN_TAKES_SAMPLING_CONTEXT 8
+
+// In host_takes: elicitation/create with a form to fill in.
+#define MCPCONN_TAKES_ELICITATION_FORM 16
+
+// In host_takes: elicitation/create with a URL to open.
+#define MCPCONN_TAKES_ELICITATION_URL 32
+
 // The values of a mcpconn_status.
 typedef enum {
   // Good.
@@ -105,6 +123,17 @@ typedef enum {
   // A call reports progress: mcpconn_event_json() has the params of the notification. A host that is slow to take
   // them gets the newest.
   MCPCONN_EVENT_PROGRESS = 3,
+  // A server asks something of the host: mcpconn_event_method() says what, mcpconn_event_json() has the params. The
+  // host says mcpconn_client_answer() or mcpconn_client_refuse() to mcpconn_event_id(), at any time and from any
+  // thread, also from inside the callback. What it has not answered after five minutes is refused. Only what the
+  // host takes comes (host_takes of the client's options), and a 65th request of one session while 64 are open is
+  // refused at once.
+  MCPCONN_EVENT_REQUEST = 4,
+  // Nobody waits any more for the answer to the request of this mcpconn_event_id(): the server cancelled it, its
+  // session ended, or its time is over; mcpconn_event_text() says which. It comes after its MCPCONN_EVENT_REQUEST, at
+  // most once, and never for a request that the host has answered; a request that was not taken yet is taken back
+  // without a word.
+  MCPCONN_EVENT_REQUEST_WITHDRAWN = 5,
   // A server changed its state: mcpconn_event_server_info() has it, mcpconn_event_text() says it for a person. Of
   // one session a host that is slow to take them gets the newest.
   MCPCONN_EVENT_SERVER_STATE = 7,
@@ -279,10 +308,11 @@ typedef void (*mcpconn_free_fn)(void *user_data);
 typedef struct {
   // sizeof(mcpconn_client_options), so that a later library knows what this program knew.
   size_t struct_size;
+  // What the host takes of what servers say and ask on their own: any of the MCPCONN_TAKES_ flags, joined by |.
+  // Servers are told when a session is opened, and what is not taken is refused at once. Default nothing.
+  uint32_t host_takes;
   // The most scoped sessions that are kept at a time. Default 256.
   uint32_t max_sessions;
-  // Must be 0.
-  uint32_t reserved;
   // How long the closing of the client may take, in milliseconds. Default 3800.
   uint64_t close_timeout_ms;
   // Hears what no call's own on_event hears.
@@ -539,19 +569,30 @@ int32_t mcpconn_event_kind(const mcpconn_event *event);
 // [any] The token that the host gave the call; 0 if the event is about no call.
 uint64_t mcpconn_event_token(const mcpconn_event *event);
 
-// [any] The id of the call; 0 if the event is about no call.
+// [any] The id of the call, or of the server's request; 0 if the event is about neither.
 uint64_t mcpconn_event_id(const mcpconn_event *event);
 
 // [any] The name of the server that the event is about, with a NUL behind it; empty for the client itself and for a
 // call to all servers.
 mcpconn_str mcpconn_event_server(const mcpconn_event *event);
 
-// [any] The result of a MCPCONN_EVENT_RESULT or the params of a MCPCONN_EVENT_PROGRESS as JSON, the bytes that came;
-// else empty.
+// [any] The domain of that server, with a NUL behind it; empty for the client itself.
+mcpconn_str mcpconn_event_domain(const mcpconn_event *event);
+
+// [any] The scope whose session the event is about, with a NUL behind it; empty for a home session and for the client
+// itself.
+mcpconn_str mcpconn_event_scope(const mcpconn_event *event);
+
+// [any] The method of a MCPCONN_EVENT_REQUEST, with a NUL behind it: "roots/list", "sampling/createMessage" or
+// "elicitation/create"; else empty.
+mcpconn_str mcpconn_event_method(const mcpconn_event *event);
+
+// [any] The result of a MCPCONN_EVENT_RESULT, or the params of a MCPCONN_EVENT_PROGRESS or MCPCONN_EVENT_REQUEST, as
+// JSON, the bytes that came; else empty, as are params that did not come.
 mcpconn_str mcpconn_event_json(const mcpconn_event *event);
 
 // [any] The event's text for a person: the text blocks of a tool's result joined with newlines, the message of an
-// error, the sentence of a server state; else empty. It has a NUL behind it.
+// error, the sentence of a server state, why a request was withdrawn; else empty. It has a NUL behind it.
 mcpconn_str mcpconn_event_text(const mcpconn_event *event);
 
 // [any] 1 if the event is the result of a tool that says that it failed (`isError`), else 0.
@@ -576,6 +617,27 @@ mcpconn_status mcpconn_event_server_info(const mcpconn_event *event,
 
 // [any] Frees an event that came from mcpconn_client_next_event(), before or after its client; NULL is fine.
 void mcpconn_event_free(mcpconn_event *event);
+
+// [any] Answers a request of a server, the mcpconn_event_id() of a MCPCONN_EVENT_REQUEST. result_json is an object of
+// the shape that MCP gives the method's result; it is sent as it is.
+//
+// MCPCONN_OK: this is the request's one answer. MCPCONN_EMPTY: no such request is open (any more): it was answered or
+// refused before, or nobody waits for it. Fails with MCPCONN_ERR_INVALID if result_json is no JSON object; the request
+// then stays open.
+mcpconn_status mcpconn_client_answer(const mcpconn_client *client,
+                                     uint64_t request_id,
+                                     mcpconn_str result_json,
+                                     mcpconn_error **err);
+
+// [any] Answers a request of a server with an error of JSON-RPC: code, such as -1 for "the user rejected it" or -32603
+// for "it failed", and message, which the server is told. Statuses as of mcpconn_client_answer().
+//
+// A user who declines an elicitation is no error: answer it with {"action": "decline"}.
+mcpconn_status mcpconn_client_refuse(const mcpconn_client *client,
+                                     uint64_t request_id,
+                                     int32_t code,
+                                     mcpconn_str message,
+                                     mcpconn_error **err);
 
 // [any] How it stands with a server now. Begin out with MCPCONN_SERVER_INFO_INIT.
 mcpconn_status mcpconn_client_server_info(const mcpconn_client *client,

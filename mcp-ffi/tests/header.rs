@@ -4,9 +4,9 @@
 use std::{fs, path::Path};
 
 /// The files of the C face, in the order in which a reader of the header wants them.
-const SOURCES: [&str; 12] = [
-    "status", "str", "text", "error", "options", "client", "scope", "call", "event", "server",
-    "budget", "version",
+const SOURCES: [&str; 13] = [
+    "status", "str", "text", "error", "options", "client", "scope", "call", "event", "answer",
+    "server", "budget", "version",
 ];
 
 #[test]

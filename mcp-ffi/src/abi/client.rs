@@ -18,6 +18,7 @@ use super::{
     options::{self, MCPCONN_FOREVER, mcpconn_client_options},
     status::{Code, mcpconn_status},
     str::mcpconn_str,
+    takes,
     text::mcpconn_text,
 };
 use crate::client::{Client, ClientOptions, Context};
@@ -148,15 +149,13 @@ pub unsafe extern "C" fn mcpconn_client_new(
             let options = options::read(options)?;
             let listener =
                 Listener::new(options.on_event, options.user_data, options.free_user_data);
-            if options.reserved != 0 {
-                return Err(Failure::invalid(
-                    "mcpconn_client_options: reserved is not 0",
-                ));
-            }
             if out.is_null() {
                 return Err(Failure::null("out"));
             }
-            let mut made = ClientOptions::default();
+            let mut made = ClientOptions {
+                takes: takes::of_flags(options.host_takes)?,
+                ..ClientOptions::default()
+            };
             if options.max_sessions != 0 {
                 made.max_sessions = options.max_sessions as usize;
             }

@@ -9,7 +9,7 @@ use super::{
     status::{Code, mcpconn_status},
     str::{CText, mcpconn_str},
 };
-use crate::client::{Event, EventKind};
+use crate::client::{Event, EventKind, Withdrawn};
 
 /// What happened. One that came from mcpconn_client_next_event() is the host's: it owns what it says, may be kept,
 /// given to another thread and freed after its client, and goes through mcpconn_event_free(). One that a callback
@@ -20,6 +20,9 @@ pub struct mcpconn_event {
     pub(crate) event: Event,
     error: Option<mcpconn_error>,
     server: CText,
+    domain: OnceLock<CText>,
+    scope: OnceLock<CText>,
+    method: OnceLock<CText>,
     /// Made at the first ask: the text of a result is as long as the result.
     text: OnceLock<CText>,
 }
@@ -35,6 +38,17 @@ pub enum mcpconn_event_code {
     /// A call reports progress: mcpconn_event_json() has the params of the notification. A host that is slow to take
     /// them gets the newest.
     MCPCONN_EVENT_PROGRESS = 3,
+    /// A server asks something of the host: mcpconn_event_method() says what, mcpconn_event_json() has the params. The
+    /// host says mcpconn_client_answer() or mcpconn_client_refuse() to mcpconn_event_id(), at any time and from any
+    /// thread, also from inside the callback. What it has not answered after five minutes is refused. Only what the
+    /// host takes comes (host_takes of the client's options), and a 65th request of one session while 64 are open is
+    /// refused at once.
+    MCPCONN_EVENT_REQUEST = 4,
+    /// Nobody waits any more for the answer to the request of this mcpconn_event_id(): the server cancelled it, its
+    /// session ended, or its time is over; mcpconn_event_text() says which. It comes after its MCPCONN_EVENT_REQUEST, at
+    /// most once, and never for a request that the host has answered; a request that was not taken yet is taken back
+    /// without a word.
+    MCPCONN_EVENT_REQUEST_WITHDRAWN = 5,
     /// A server changed its state: mcpconn_event_server_info() has it, mcpconn_event_text() says it for a person. Of
     /// one session a host that is slow to take them gets the newest.
     MCPCONN_EVENT_SERVER_STATE = 7,
@@ -52,10 +66,22 @@ impl mcpconn_event {
         };
         Self {
             server: CText::new(&event.server),
+            domain: OnceLock::new(),
+            scope: OnceLock::new(),
+            method: OnceLock::new(),
             text: OnceLock::new(),
             event,
             error,
         }
+    }
+}
+
+fn why_withdrawn(why: Withdrawn) -> &'static str {
+    match why {
+        Withdrawn::Canceled => "the server cancelled its request",
+        Withdrawn::Deadline => "the request was not answered in time, and was refused",
+        Withdrawn::Ended => "the session of the request ended",
+        _ => "nobody waits for the answer any more",
     }
 }
 
@@ -79,6 +105,8 @@ pub unsafe extern "C" fn mcpconn_event_kind(event: *const mcpconn_event) -> i32 
         EventKind::Result(_) => C::MCPCONN_EVENT_RESULT,
         EventKind::Error(_) => C::MCPCONN_EVENT_ERROR,
         EventKind::Progress(_) => C::MCPCONN_EVENT_PROGRESS,
+        EventKind::Request { .. } => C::MCPCONN_EVENT_REQUEST,
+        EventKind::RequestWithdrawn(_) => C::MCPCONN_EVENT_REQUEST_WITHDRAWN,
         EventKind::ServerState(_) => C::MCPCONN_EVENT_SERVER_STATE,
         EventKind::CatalogueChanged => C::MCPCONN_EVENT_CATALOGUE_CHANGED,
         EventKind::Closed => C::MCPCONN_EVENT_CLOSED,
@@ -93,7 +121,7 @@ pub unsafe extern "C" fn mcpconn_event_token(event: *const mcpconn_event) -> u64
     unsafe { event.as_ref() }.map_or(0, |event| event.event.token)
 }
 
-/// [any] The id of the call; 0 if the event is about no call.
+/// [any] The id of the call, or of the server's request; 0 if the event is about neither.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_event_id(event: *const mcpconn_event) -> u64 {
     // SAFETY: NULL or a live event, by the contract of the header.
@@ -108,20 +136,58 @@ pub unsafe extern "C" fn mcpconn_event_server(event: *const mcpconn_event) -> mc
     unsafe { event.as_ref() }.map_or(mcpconn_str::EMPTY, |event| event.server.lend())
 }
 
-/// [any] The result of a MCPCONN_EVENT_RESULT or the params of a MCPCONN_EVENT_PROGRESS as JSON, the bytes that came;
-/// else empty.
+/// [any] The domain of that server, with a NUL behind it; empty for the client itself.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_event_domain(event: *const mcpconn_event) -> mcpconn_str {
+    // SAFETY: NULL or a live event, by the contract of the header.
+    unsafe { event.as_ref() }.map_or(mcpconn_str::EMPTY, |event| {
+        let domain = || CText::new(&event.event.domain);
+        event.domain.get_or_init(domain).lend()
+    })
+}
+
+/// [any] The scope whose session the event is about, with a NUL behind it; empty for a home session and for the client
+/// itself.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_event_scope(event: *const mcpconn_event) -> mcpconn_str {
+    // SAFETY: NULL or a live event, by the contract of the header.
+    unsafe { event.as_ref() }.map_or(mcpconn_str::EMPTY, |event| {
+        let scope = || CText::new(event.event.scope.as_deref().unwrap_or_default());
+        event.scope.get_or_init(scope).lend()
+    })
+}
+
+/// [any] The method of a MCPCONN_EVENT_REQUEST, with a NUL behind it: "roots/list", "sampling/createMessage" or
+/// "elicitation/create"; else empty.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_event_method(event: *const mcpconn_event) -> mcpconn_str {
+    // SAFETY: NULL or a live event, by the contract of the header.
+    let Some(event) = (unsafe { event.as_ref() }) else {
+        return mcpconn_str::EMPTY;
+    };
+    let method = || {
+        CText::new(match &event.event.kind {
+            EventKind::Request { kind, .. } => kind.method(),
+            _ => "",
+        })
+    };
+    event.method.get_or_init(method).lend()
+}
+
+/// [any] The result of a MCPCONN_EVENT_RESULT, or the params of a MCPCONN_EVENT_PROGRESS or MCPCONN_EVENT_REQUEST, as
+/// JSON, the bytes that came; else empty, as are params that did not come.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_event_json(event: *const mcpconn_event) -> mcpconn_str {
     // SAFETY: NULL or a live event, by the contract of the header.
     mcpconn_str::lend_bytes(match unsafe { kind(event) } {
         Some(EventKind::Result(answer)) => &answer.json,
-        Some(EventKind::Progress(params)) => params,
+        Some(EventKind::Progress(params) | EventKind::Request { params, .. }) => params,
         _ => &[],
     })
 }
 
 /// [any] The event's text for a person: the text blocks of a tool's result joined with newlines, the message of an
-/// error, the sentence of a server state; else empty. It has a NUL behind it.
+/// error, the sentence of a server state, why a request was withdrawn; else empty. It has a NUL behind it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_event_text(event: *const mcpconn_event) -> mcpconn_str {
     fail::or(mcpconn_str::EMPTY, || {
@@ -134,6 +200,7 @@ pub unsafe extern "C" fn mcpconn_event_text(event: *const mcpconn_event) -> mcpc
                 EventKind::Result(answer) => answer.text(),
                 EventKind::Error(error) => &error.message,
                 EventKind::ServerState(status) => &status.text,
+                EventKind::RequestWithdrawn(why) => why_withdrawn(*why),
                 _ => "",
             })
         });

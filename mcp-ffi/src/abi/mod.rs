@@ -11,6 +11,7 @@
 
 use std::time::Duration;
 
+pub mod answer;
 pub mod budget;
 pub mod call;
 pub mod client;
@@ -23,6 +24,7 @@ pub mod scope;
 pub mod server;
 pub mod status;
 pub mod str;
+mod takes;
 pub mod text;
 pub mod version;
 

@@ -21,16 +21,30 @@ pub type mcpconn_event_fn =
 /// call the library.
 pub type mcpconn_free_fn = Option<unsafe extern "C-unwind" fn(user_data: *mut c_void)>;
 
+/// In host_takes: roots/list.
+pub const MCPCONN_TAKES_ROOTS: u32 = 1;
+/// In host_takes: sampling/createMessage.
+pub const MCPCONN_TAKES_SAMPLING: u32 = 2;
+/// In host_takes: sampling/createMessage that gives the model tools.
+pub const MCPCONN_TAKES_SAMPLING_TOOLS: u32 = 4;
+/// In host_takes: sampling/createMessage that asks for the context of other servers.
+pub const MCPCONN_TAKES_SAMPLING_CONTEXT: u32 = 8;
+/// In host_takes: elicitation/create with a form to fill in.
+pub const MCPCONN_TAKES_ELICITATION_FORM: u32 = 16;
+/// In host_takes: elicitation/create with a URL to open.
+pub const MCPCONN_TAKES_ELICITATION_URL: u32 = 32;
+
 /// What a client is made with. Begin with MCPCONN_CLIENT_OPTIONS_INIT; a member that is 0 has its default.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct mcpconn_client_options {
     /// sizeof(mcpconn_client_options), so that a later library knows what this program knew.
     pub struct_size: usize,
+    /// What the host takes of what servers say and ask on their own: any of the MCPCONN_TAKES_ flags, joined by |.
+    /// Servers are told when a session is opened, and what is not taken is refused at once. Default nothing.
+    pub host_takes: u32,
     /// The most scoped sessions that are kept at a time. Default 256.
     pub max_sessions: u32,
-    /// Must be 0.
-    pub reserved: u32,
     /// How long the closing of the client may take, in milliseconds. Default 3800.
     pub close_timeout_ms: u64,
     /// Hears what no call's own on_event hears.

@@ -26,6 +26,7 @@ use super::{
     event::{Answer, Context, Event, EventKind},
     open::failure,
     options::CallOptions,
+    origin::Origin,
     queue::{EventQueue, Lane},
     scoped::{NotOpened, ScopedSession},
     server::{InFlight, Server},
@@ -56,7 +57,7 @@ pub(super) struct Voice {
     pub(super) lane: Lane,
     pub(super) id: u64,
     pub(super) token: u64,
-    pub(super) server: Arc<str>,
+    pub(super) origin: Origin,
     pub(super) context: Option<Context>,
 }
 
@@ -66,7 +67,9 @@ impl Voice {
             kind,
             id: self.id,
             token: self.token,
-            server: self.server.clone(),
+            server: self.origin.server.clone(),
+            domain: self.origin.domain.clone(),
+            scope: self.origin.scope.clone(),
             context: self.context.clone(),
         };
         self.queue.push(self.lane, event);
@@ -310,11 +313,12 @@ impl Call {
             let ours = Arc::new(AtomicBool::new(false));
             let open = {
                 let (ours, server, deadline) = (ours.clone(), self.server.clone(), self.deadline);
+                let scope = key.scope.clone();
                 move || async move {
                     ours.store(true, Ordering::Relaxed);
                     let leave = server.supervisor.leave(deadline).await;
                     let leave = leave.map_err(|why| NotOpened::unavailable(&server.name, &why))?;
-                    ScopedSession::open(&server.name, &server.opener, leave).await
+                    ScopedSession::open(&server, scope, leave).await
                 }
             };
             let (pool, key, binding) = (shared.pool.clone(), key.clone(), self.server.binding);

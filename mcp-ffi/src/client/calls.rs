@@ -10,6 +10,7 @@ use tokio::sync::{Notify, oneshot};
 use super::{
     call::Stop,
     error::{Error, Kind},
+    ids::Ids,
 };
 
 /// The most calls at a time, from their admission until the host takes their completion: all of it is kept so long.
@@ -17,6 +18,7 @@ pub(super) const MOST: usize = 4096;
 
 #[derive(Debug, Default)]
 pub(super) struct Calls {
+    ids: Ids,
     state: Mutex<State>,
     emptied: Notify,
 }
@@ -27,11 +29,17 @@ struct State {
     in_flight: HashMap<u64, Option<oneshot::Sender<Stop>>>,
     /// Calls whose completion was not taken yet: those in flight, and those that ended.
     open: usize,
-    last_id: u64,
     closed: bool,
 }
 
 impl Calls {
+    pub(super) fn new(ids: Ids) -> Self {
+        Self {
+            ids,
+            ..Self::default()
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -51,8 +59,7 @@ impl Calls {
         }
         let (stop, stopped) = oneshot::channel();
         state.open += 1;
-        state.last_id += 1;
-        let id = state.last_id;
+        let id = self.ids.next();
         state.in_flight.insert(id, Some(stop));
         Ok((id, stopped))
     }

@@ -8,6 +8,7 @@ use tokio::{runtime::Handle, task::JoinSet, time::timeout};
 use super::{
     Client,
     event::{Event, EventKind},
+    origin::Origin,
     shared::Shared,
 };
 
@@ -67,7 +68,7 @@ impl Shared {
             }
             shared
                 .queue
-                .end(Event::of_server(EventKind::Closed, "".into()));
+                .end(Event::of(EventKind::Closed, &Origin::default()));
         });
     }
 }

@@ -4,21 +4,26 @@ use std::{any::Any, borrow::Cow, fmt, sync::Arc, sync::OnceLock, time::Duration}
 
 use bytes::Bytes;
 use mcp_budget::{Reason, State};
+use mcp_transport::session::{ServerRequestKind, Withdrawn};
 use serde::Deserialize;
 
-use super::error::Error;
+use super::{error::Error, origin::Origin};
 
 /// Something that happened. It owns what it says: it may be kept, and outlives its client.
 #[derive(Debug, Clone)]
 pub struct Event {
     /// What happened.
     pub kind: EventKind,
-    /// The id of the call that it is about, 0 for none.
+    /// The id of the call that it is about, or of the server's request; 0 for neither.
     pub id: u64,
     /// The host's token of that call.
     pub token: u64,
     /// The server that it is about; empty for the client itself and for a call about every server.
     pub server: Arc<str>,
+    /// The domain of that server; empty for the client itself.
+    pub domain: Arc<str>,
+    /// The scope whose session it is about; `None` for the home session.
+    pub scope: Option<Arc<str>>,
     /// What the host attached to the call.
     pub context: Option<Context>,
 }
@@ -43,6 +48,18 @@ pub enum EventKind {
     /// A call reports progress: the params of the notification as they came. Only the newest is kept for a host
     /// that is slow to take it.
     Progress(Bytes),
+    /// A server asks something of the host, which says [`Client::answer`](crate::Client::answer) or
+    /// [`Client::refuse`](crate::Client::refuse) to the event's id, at any time and from any thread. What is not
+    /// answered within [`ClientOptions::answer_within`](crate::ClientOptions::answer_within) is refused.
+    Request {
+        /// What is asked.
+        kind: ServerRequestKind,
+        /// The params as raw JSON, the bytes that came; empty if there were none.
+        params: Bytes,
+    },
+    /// Nobody waits any more for the answer to the request of this id: a dialogue for it may be closed. It comes once
+    /// at most, and never for a request that the host has answered.
+    RequestWithdrawn(Withdrawn),
     /// A server changed its state. Of one session only the newest is kept for a host that is slow to take it.
     ServerState(ServerStatus),
     /// The list of a server's tools is new.
@@ -153,12 +170,14 @@ pub struct ServerStatus {
 
 impl Event {
     /// An event about no call.
-    pub(super) fn of_server(kind: EventKind, server: Arc<str>) -> Self {
+    pub(super) fn of(kind: EventKind, origin: &Origin) -> Self {
         Self {
             kind,
             id: 0,
             token: 0,
-            server,
+            server: origin.server.clone(),
+            domain: origin.domain.clone(),
+            scope: origin.scope.clone(),
             context: None,
         }
     }

@@ -14,15 +14,17 @@ use tokio::time::Instant;
 use super::{
     catalogue::Catalogue,
     counted::CountedSession,
+    hearing::Hearing,
     keeper::{CatalogueKeeper, Reload},
     open::{Opener, failure},
+    origin::Origin,
     queue::{EventQueue, Lane},
 };
 
 /// Opens the home session, and has the catalogue kept by it.
 #[derive(Debug)]
 pub(super) struct HomeConnector {
-    pub(super) server: Arc<str>,
+    pub(super) origin: Origin,
     pub(super) opener: Arc<Opener>,
     pub(super) catalogue: Arc<Catalogue>,
     pub(super) queue: Arc<EventQueue>,
@@ -44,12 +46,18 @@ impl Connect for HomeConnector {
 
     async fn connect(&self, attempt: Attempt) -> Result<HomeSession, Failure> {
         let reload = Reload::default();
-        let opened = self.opener.open(attempt.number, Arc::new(reload.clone()));
+        let hearing = Hearing::new(
+            self.opener.host(),
+            self.origin.clone(),
+            self.lane,
+            Some(reload.clone()),
+        );
+        let opened = self.opener.open(attempt.number, Arc::new(hearing));
         let session = opened.await.map_err(|error| failure(&error))?;
         self.pid
             .store(session.pid().unwrap_or(0), Ordering::Relaxed);
         let keeper = CatalogueKeeper {
-            server: self.server.clone(),
+            origin: self.origin.clone(),
             catalogue: self.catalogue.clone(),
             queue: self.queue.clone(),
             lane: self.lane,

@@ -2,17 +2,14 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bytes::Bytes;
-use mcp_transport::{
-    error,
-    session::{Handler, Session},
-};
+use mcp_transport::{error, session::Session};
 use tokio::{sync::Notify, time::Instant};
 
 use super::{
     catalogue::{self, Catalogue},
     error::Error,
     event::{Event, EventKind},
+    origin::Origin,
     queue::{EventQueue, Lane},
 };
 
@@ -30,16 +27,8 @@ impl Reload {
     }
 }
 
-impl Handler for Reload {
-    fn notification(&self, method: &str, _params: Bytes) {
-        if method == "notifications/tools/list_changed" {
-            self.ask();
-        }
-    }
-}
-
 pub(super) struct CatalogueKeeper {
-    pub(super) server: Arc<str>,
+    pub(super) origin: Origin,
     pub(super) catalogue: Arc<Catalogue>,
     pub(super) queue: Arc<EventQueue>,
     pub(super) lane: Lane,
@@ -63,10 +52,16 @@ impl CatalogueKeeper {
     }
 
     async fn load(&self, session: &Session) {
-        match catalogue::load(&self.server, session, Instant::now() + CATALOGUE_TIMEOUT).await {
+        match catalogue::load(
+            &self.origin.server,
+            session,
+            Instant::now() + CATALOGUE_TIMEOUT,
+        )
+        .await
+        {
             Ok(tools) => {
                 self.catalogue.told(self.generation, tools);
-                let event = Event::of_server(EventKind::CatalogueChanged, self.server.clone());
+                let event = Event::of(EventKind::CatalogueChanged, &self.origin);
                 self.queue.push(self.lane, event);
             }
             Err(error) => self.failed(&error),
@@ -74,7 +69,7 @@ impl CatalogueKeeper {
     }
 
     fn failed(&self, error: &error::Error) {
-        let error = Error::of_server(&self.server, error);
+        let error = Error::of_server(&self.origin.server, error);
         self.catalogue.failed(self.generation, error);
     }
 }

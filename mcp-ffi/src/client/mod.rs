@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod asked;
 mod breaker;
 mod call;
 mod calls;
@@ -12,13 +13,16 @@ mod counted;
 mod deadline;
 mod error;
 mod event;
+mod hearing;
 mod home;
+mod ids;
 mod keeper;
 mod leaving;
 mod listing;
 mod model_names;
 mod open;
 mod options;
+mod origin;
 #[cfg(feature = "capi")]
 #[allow(
     dead_code,
@@ -34,6 +38,7 @@ mod server;
 mod servers;
 mod settings;
 mod shared;
+mod takes;
 mod tools;
 
 use std::{
@@ -54,15 +59,20 @@ pub(crate) use self::pool_limits::pool_limits;
 #[cfg(feature = "capi")]
 pub(crate) use self::settings::budget_policy;
 use self::{
+    asked::Asked,
     call::Call,
     calls::Calls,
+    ids::Ids,
     leaving::Leaving,
+    origin::Origin,
     prepared::{Work, tool_params},
     queue::{EventQueue, Lane},
     runtime::Driver,
     scope::domain_or_default,
     shared::Shared,
 };
+pub use mcp_transport::session::{ServerRequestKind, Withdrawn};
+
 pub use self::{
     error::{Error, Kind, Outcome},
     event::{Answer, Context, Event, EventKind, ServerStatus},
@@ -70,6 +80,7 @@ pub use self::{
     prepared::PreparedCall,
     scope::{DEPLOYMENT, Scope},
     servers::{InvalidServer, Report},
+    takes::HostTakes,
     tools::KnownTools,
 };
 
@@ -100,13 +111,14 @@ impl Client {
             close_limit: options.close_timeout,
             ..Limits::default()
         };
-        let cut = watch::Sender::new(false);
+        let (cut, ids) = (watch::Sender::new(false), Ids::default());
         Ok(Self {
             shared: Arc::new(Shared {
                 queue,
                 pool: Pool::on(runtime.clone(), limits),
                 servers: Mutex::default(),
-                calls: Calls::default(),
+                calls: Calls::new(ids.clone()),
+                asked: Arc::new(Asked::new(ids)),
                 fingerprints: RandomState::new(),
                 leaving: Leaving::new(runtime.clone(), cut.subscribe()),
                 cut,
@@ -158,9 +170,8 @@ impl Client {
             server,
             options,
         };
-        let ticket =
-            self.shared
-                .admit(call.server.lane, call.server.name.clone(), &call.options)?;
+        let origin = call.server.origin(call.scope.clone());
+        let ticket = self.shared.admit(call.server.lane, origin, &call.options)?;
         Ok(PreparedCall {
             ticket,
             work: Work::Request(call),
@@ -201,7 +212,12 @@ impl Client {
             name => Some(self.shared.servers().get(domain, name)?),
         };
         let lane = one.as_ref().map_or(Lane::CLIENT, |server| server.lane);
-        let ticket = self.shared.admit(lane, server.into(), &options)?;
+        let origin = Origin {
+            domain: domain_or_default(domain).into(),
+            server: server.into(),
+            scope: None,
+        };
+        let ticket = self.shared.admit(lane, origin, &options)?;
         Ok(PreparedCall {
             ticket,
             work: Work::ListTools {
@@ -216,6 +232,21 @@ impl Client {
     /// is in flight any more.
     pub fn cancel(&self, id: u64) -> bool {
         self.shared.calls.cancel(id)
+    }
+
+    /// Answers a request of a server with this result, a JSON object. `false` if no such request is open: it was
+    /// answered, refused or withdrawn before.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`] if it is no JSON object; the request is open still.
+    pub fn answer(&self, id: u64, result: &str) -> Result<bool, Error> {
+        self.shared.asked.answer(id, result)
+    }
+
+    /// Answers a request of a server with an error, of which the server is told code and message. `false` as for
+    /// [`Client::answer`].
+    pub fn refuse(&self, id: u64, code: i32, message: &str) -> bool {
+        self.shared.asked.refuse(id, code, message)
     }
 
     /// The tools of a domain's servers that are known now. It asks no server.

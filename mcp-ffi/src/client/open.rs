@@ -17,7 +17,7 @@ use mcp_transport::{
 };
 use tokio::{sync::watch, time::Instant};
 
-use super::{counted::CountedSession, leaving::Leaving, settings::Settings};
+use super::{counted::CountedSession, hearing::Host, leaving::Leaving, settings::Settings};
 
 /// How long what an attempt opened may take to go when the attempt was given up: it was never in use.
 const GIVEN_UP_CLOSE: Duration = Duration::from_secs(1);
@@ -60,6 +60,8 @@ pub(super) struct Environment {
     pub(super) cut: watch::Receiver<bool>,
     /// Where attempts that were given up are ended in good order.
     pub(super) leaving: Leaving,
+    /// Where what the sessions hear goes.
+    pub(super) host: Host,
 }
 
 #[derive(Debug)]
@@ -92,6 +94,10 @@ impl Opener {
 
     pub(super) fn gate(&self) -> SharedGate {
         self.env.gate.clone()
+    }
+
+    pub(super) fn host(&self) -> Host {
+        self.env.host.clone()
     }
 
     pub(super) fn settings(&self) -> Arc<Settings> {

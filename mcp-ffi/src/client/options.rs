@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::event::Context;
+use super::{event::Context, takes::HostTakes};
 
 /// What a client is made with.
 #[derive(Debug, Clone)]
@@ -11,6 +11,10 @@ pub struct ClientOptions {
     pub max_sessions: usize,
     /// How long the closing of the client may take, unless it is told otherwise.
     pub close_timeout: Duration,
+    /// What the host takes of what servers say and ask on their own.
+    pub takes: HostTakes,
+    /// How long the host may take to answer a request of a server; past it the request is refused.
+    pub answer_within: Duration,
 }
 
 impl Default for ClientOptions {
@@ -18,6 +22,8 @@ impl Default for ClientOptions {
         Self {
             max_sessions: 256,
             close_timeout: Duration::from_millis(3800),
+            takes: HostTakes::default(),
+            answer_within: Duration::from_secs(300),
         }
     }
 }

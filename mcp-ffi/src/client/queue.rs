@@ -91,6 +91,16 @@ impl EventQueue {
         self.announce(was_empty);
     }
 
+    /// Takes a server's request out again, if it was not taken yet.
+    pub(super) fn take_back(&self, lane: Lane, id: u64) -> Option<Event> {
+        let mut state = self.state();
+        let event = state.take_back(lane, id)?;
+        if state.is_empty() {
+            self.fd.clear();
+        }
+        Some(event)
+    }
+
     /// Adds the last event.
     pub(super) fn end(&self, event: Event) {
         let mut state = self.state();
@@ -161,7 +171,11 @@ impl State {
             EventKind::Progress(_) => Some(Latest::Progress(event.id)),
             EventKind::ServerState(status) => Some(Latest::ServerState(lane, status.generation)),
             EventKind::CatalogueChanged => Some(Latest::Catalogue(lane)),
-            EventKind::Result(_) | EventKind::Error(_) | EventKind::Closed => None,
+            EventKind::Result(_)
+            | EventKind::Error(_)
+            | EventKind::Request { .. }
+            | EventKind::RequestWithdrawn(_)
+            | EventKind::Closed => None,
         };
         let entry = match latest {
             None => Entry::One(event),
@@ -177,6 +191,23 @@ impl State {
             self.turns.push_back(lane);
         }
         queue.push_back(entry);
+    }
+
+    fn take_back(&mut self, lane: Lane, id: u64) -> Option<Event> {
+        let queue = self.lanes.get_mut(&lane)?;
+        let is_it = |entry: &Entry| {
+            matches!(entry, Entry::One(event)
+                if event.id == id && matches!(event.kind, EventKind::Request { .. }))
+        };
+        let entry = queue.remove(queue.iter().position(is_it)?)?;
+        if queue.is_empty() {
+            self.lanes.remove(&lane);
+            self.turns.retain(|turn| *turn != lane);
+        }
+        match entry {
+            Entry::One(event) => Some(event),
+            Entry::Latest(_) => None,
+        }
     }
 
     fn pop(&mut self) -> Option<Event> {
@@ -223,8 +254,18 @@ mod tests {
             id,
             token: 0,
             server: "server".into(),
+            domain: "".into(),
+            scope: None,
             context: None,
         }
+    }
+
+    fn request(id: u64) -> Event {
+        let kind = EventKind::Request {
+            kind: mcp_transport::session::ServerRequestKind::Roots,
+            params: Bytes::new(),
+        };
+        event(id, kind)
     }
 
     fn failure(id: u64) -> Event {
@@ -264,6 +305,23 @@ mod tests {
         };
         assert_eq!(newest, "2");
         assert_eq!(ids(&queue), [7]);
+    }
+
+    #[test]
+    fn a_request_that_was_not_taken_can_be_taken_back() {
+        let queue = queue();
+        queue.push(Lane(1), request(1));
+        assert!(queue.take_back(Lane(1), 1).is_some());
+        assert!(!queue.has_event());
+        assert!(queue.take_back(Lane(1), 1).is_none());
+        for id in 2..=4 {
+            queue.push(Lane(1), request(id));
+        }
+        queue.push(Lane(2), failure(5));
+        assert_eq!(queue.take_back(Lane(1), 3).map(|event| event.id), Some(3));
+        // A call's end is no request, whatever its id.
+        assert!(queue.take_back(Lane(2), 5).is_none());
+        assert_eq!(ids(&queue), [2, 5, 4]);
     }
 
     #[test]

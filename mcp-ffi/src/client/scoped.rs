@@ -16,8 +16,10 @@ use tokio::{
 use super::{
     counted::{Closing, CountedSession},
     error::{Error, Outcome},
+    hearing::Hearing,
     home::HomeConnector,
     open::{Opener, failure},
+    server::Server,
 };
 
 /// Why there is no scoped session, for all calls that wait for the same one.
@@ -66,11 +68,14 @@ impl std::fmt::Debug for Parts {
 impl ScopedSession {
     /// Opens one, by leave of the budget, which hears what becomes of it.
     pub(super) async fn open(
-        server: &str,
-        opener: &Arc<Opener>,
+        server: &Server,
+        scope: Arc<str>,
         leave: Leave<HomeConnector>,
     ) -> Result<Self, NotOpened> {
-        match opener.open(leave.attempt().number, Arc::new(())).await {
+        let opener = &server.opener;
+        let origin = server.origin(Some(scope));
+        let hearing = Hearing::new(opener.host(), origin, server.lane, None);
+        match opener.open(leave.attempt().number, Arc::new(hearing)).await {
             Ok(session) => {
                 let opened = Self(Arc::new(Parts {
                     session: opener.counted(session),
@@ -84,7 +89,7 @@ impl ScopedSession {
                 Ok(opened)
             }
             Err(error) => {
-                let told = Error::of_server(server, &error);
+                let told = Error::of_server(&server.name, &error);
                 leave.failed(failure(&error));
                 // The call itself never left, whatever became of the handshake.
                 Err(NotOpened::Failed(told.with_outcome(Outcome::NotSent)))

@@ -18,6 +18,7 @@ use super::{
     event::{Event, EventKind, ServerStatus},
     home::HomeConnector,
     open::{Environment, Opener},
+    origin::Origin,
     queue::{EventQueue, Lane},
     settings::Settings,
 };
@@ -87,7 +88,11 @@ impl Server {
         let settings = opener.settings();
         let server = Arc::new_cyclic(|me: &Weak<Self>| {
             let connector = HomeConnector {
-                server: plan.name.clone(),
+                origin: Origin {
+                    domain: plan.domain.clone(),
+                    server: plan.name.clone(),
+                    scope: None,
+                },
                 opener: opener.clone(),
                 catalogue: catalogue.clone(),
                 queue: queue.clone(),
@@ -172,6 +177,15 @@ impl Server {
         }
     }
 
+    /// Where something of this server comes from: the session of a scope, or the home session.
+    pub(super) fn origin(&self, scope: Option<Arc<str>>) -> Origin {
+        Origin {
+            domain: self.domain.clone(),
+            server: self.name.clone(),
+            scope,
+        }
+    }
+
     fn state_event(&self, transition: &Transition) -> Event {
         let mut status = self.status();
         if status.state != transition.state {
@@ -188,7 +202,7 @@ impl Server {
         status.charges = transition.charges;
         status.attempt = transition.attempt;
         status.generation = transition.generation;
-        Event::of_server(EventKind::ServerState(status), self.name.clone())
+        Event::of(EventKind::ServerState(status), &self.origin(None))
     }
 }
 

@@ -11,12 +11,15 @@ use mcp_transport::stdio::Spawner;
 use tokio::{runtime::Handle, sync::watch};
 
 use super::{
+    asked::Asked,
     call::{Ticket, Voice},
     calls::Calls,
     error::{Error, Kind},
+    hearing::Host,
     leaving::Leaving,
     open::Environment,
     options::{CallOptions, ClientOptions},
+    origin::Origin,
     queue::{EventQueue, Lane},
     scoped::{NotOpened, ScopedSession},
     server::Server,
@@ -32,6 +35,8 @@ pub(super) struct Shared {
     pub(super) pool: Pool<mcp_pool::Key, ScopedSession, NotOpened>,
     pub(super) servers: Mutex<Servers>,
     pub(super) calls: Calls,
+    /// What servers ask of the host.
+    pub(super) asked: Arc<Asked>,
     /// Keys the fingerprints, so that they tell nothing outside of this client.
     pub(super) fingerprints: RandomState,
     /// Told when the time to close is over: what still closes is cut.
@@ -59,7 +64,7 @@ impl Shared {
     pub(super) fn admit(
         self: &Arc<Self>,
         lane: Lane,
-        server: Arc<str>,
+        origin: Origin,
         options: &CallOptions,
     ) -> Result<Ticket, Error> {
         let (id, stopped) = self.calls.admit()?;
@@ -70,7 +75,7 @@ impl Shared {
                 lane,
                 id,
                 token: options.token,
-                server,
+                origin,
                 context: options.context.clone(),
             },
             stopped,
@@ -103,6 +108,11 @@ impl Shared {
             gate: self.gate.clone(),
             cut: self.cut.subscribe(),
             leaving: self.leaving.clone(),
+            host: Host {
+                queue: self.queue.clone(),
+                asked: self.asked.clone(),
+                offers: self.options.takes.offers(self.options.answer_within),
+            },
         }
     }
 }

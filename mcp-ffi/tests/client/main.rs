@@ -1,9 +1,11 @@
 //! The client against servers that do as the test says, and its promises to the host.
 
+mod child;
 mod deadlines;
 mod expiry;
 
 mod host;
+mod requests;
 mod server;
 mod silence;
 
@@ -21,7 +23,7 @@ fn client(config: &str) -> Client {
 }
 
 /// The next event that is wanted; the others are dropped.
-fn next(client: &Client, wanted: impl Fn(&Event) -> bool) -> Event {
+fn next(client: &Client, mut wanted: impl FnMut(&Event) -> bool) -> Event {
     let begun = Instant::now();
     loop {
         match client.next_event() {
