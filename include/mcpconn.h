@@ -431,8 +431,9 @@ mcpconn_status mcpconn_client_new(const mcpconn_client_options *options,
 //
 // The JSON is what every MCP host reads: {"mcpServers": {"name": {...}}} or the inner object alone. A server is a
 // child process ("command", "args", "env", "cwd") or remote ("url", "headers", "type": "http"). The member "mcpconn"
-// of a server holds what is ours: "eager" (connect now instead of at the first call), "connect_timeout_ms",
-// "close_timeout_ms", and "budget", an object with any constant of the reconnect policy.
+// of a server holds what is ours: "eager" (connect now instead of at the first call), "listen"
+// (false: hold no stream open for what the server says on its own; for remote servers that count an open stream),
+// "connect_timeout_ms", "close_timeout_ms", and "budget", an object with any constant of the reconnect policy.
 //
 // report, unless NULL, gets a JSON object that says which servers were "added", "changed", "removed" and
 // "unchanged", and which are "invalid" and why. A server with an unusable entry does not hold up the others; calls to

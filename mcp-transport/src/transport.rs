@@ -3,6 +3,7 @@
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use tokio::time::Instant;
 
 use crate::{error::Error, jsonrpc::RequestId, revision::Revision};
 
@@ -80,6 +81,16 @@ pub trait Transport: std::fmt::Debug + Send + Sync + 'static {
 
     /// The receiver [wants more](Receiver::wants_more) again. Never waits; may be called from any thread.
     fn resume(&self) {}
+
+    /// Whether the server is heard at any time, and not only while it answers: else its silence is no sign.
+    fn listens(&self) -> bool {
+        true
+    }
+
+    /// When the last bytes came that may have been no message, if the transport knows.
+    fn heard(&self) -> Option<Instant> {
+        None
+    }
 
     /// What is known of the server beside its messages, in one line for an error's text: what it printed
     /// that was no message, what it said on stderr. `None` where there is nothing to tell.

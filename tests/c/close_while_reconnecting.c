@@ -14,7 +14,8 @@ int main(int argc, char **argv)
     int completed = 0, closed = 0, descriptors = open_descriptors(0);
 
     CHECK(argc == 2);
-    snprintf(servers, sizeof servers, "{\"greeter\":{\"url\":\"%s\"}}", argv[1]);
+    /* To this server no session is idle whose stream is open. */
+    snprintf(servers, sizeof servers, "{\"greeter\":{\"url\":\"%s\",\"mcpconn\":{\"listen\":false}}}", argv[1]);
     client = client_with(servers);
     CHECK_CALL(client, NULL, "greeter", "greet", "{\"name\":\"first\"}", "Hello, first!");
     say("first answered");

@@ -11,7 +11,8 @@ int main(int argc, char **argv)
     completion first, second;
 
     CHECK(argc == 2);
-    snprintf(servers, sizeof servers, "{\"greeter\":{\"url\":\"%s\"}}", argv[1]);
+    /* To this server no session is idle whose stream is open. */
+    snprintf(servers, sizeof servers, "{\"greeter\":{\"url\":\"%s\",\"mcpconn\":{\"listen\":false}}}", argv[1]);
     client = client_with(servers);
 
     first = call(client, NULL, "greeter", "greet", "{\"name\":\"first\"}");

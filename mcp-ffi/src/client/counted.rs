@@ -92,8 +92,7 @@ impl CountedSession {
     /// What is known of its silence, if that is a sign of anything: a session over HTTP hears nothing between calls
     /// unless it listens.
     pub(super) fn pulse(&self) -> Option<Pulse<Instant>> {
-        self.session.pid()?;
-        Some(Pulse {
+        self.session.listens().then(|| Pulse {
             heard: self.session.heard(),
             busy: *self.count.calls.borrow() > 0,
             timed_out: *self.last_timeout(),

@@ -16,7 +16,7 @@ use super::{
     counted::CountedSession,
     hearing::Hearing,
     keeper::{CatalogueKeeper, Reload},
-    open::{Opener, failure},
+    open::{Opener, Purpose, failure},
     origin::Origin,
     queue::{EventQueue, Lane},
 };
@@ -52,7 +52,9 @@ impl Connect for HomeConnector {
             self.lane,
             Some(reload.clone()),
         );
-        let opened = self.opener.open(attempt.number, Arc::new(hearing));
+        let opened = self
+            .opener
+            .open(attempt.number, Purpose::Home, Arc::new(hearing));
         let session = opened.await.map_err(|error| failure(&error))?;
         self.pid
             .store(session.pid().unwrap_or(0), Ordering::Relaxed);

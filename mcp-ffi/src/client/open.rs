@@ -71,6 +71,13 @@ enum Way {
     Http(HttpConfig, HttpClient),
 }
 
+/// What a session is opened for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Home,
+    Scoped,
+}
+
 impl Opener {
     pub(super) fn new(
         config: ServerConfig,
@@ -122,12 +129,17 @@ impl Opener {
         CountedSession::new(session, self.env.leaving.clone())
     }
 
-    /// One attempt, of this number since the last proof.
+    /// One attempt, of this number since the last proof. Over HTTP the home session listens for what the server says on
+    /// its own, unless the configuration says otherwise, which takes a connection; a scoped one only where the host
+    /// takes requests of the server besides.
     pub(super) async fn open(
         &self,
         attempt: u32,
+        purpose: Purpose,
         handler: Arc<dyn Handler>,
     ) -> Result<Session, error::Error> {
+        let listens =
+            self.settings().listen() && (purpose == Purpose::Home || handler.offers().any());
         let (transport, default_timeout): (Arc<dyn Transport>, _) = match &self.way {
             Way::Stdio(config) => (
                 Arc::new(StdioTransport::with_spawner(
@@ -137,7 +149,10 @@ impl Opener {
                 Duration::from_secs(60),
             ),
             Way::Http(config, client) => (
-                Arc::new(HttpTransport::new(config.clone(), client.clone())),
+                Arc::new(HttpTransport::new(
+                    config.clone().with_stream(listens),
+                    client.clone(),
+                )),
                 Duration::from_secs(30),
             ),
         };

@@ -18,7 +18,7 @@ use super::{
     error::{Error, Outcome},
     hearing::Hearing,
     home::HomeConnector,
-    open::{Opener, failure},
+    open::{Opener, Purpose, failure},
     server::Server,
 };
 
@@ -75,7 +75,10 @@ impl ScopedSession {
         let opener = &server.opener;
         let origin = server.origin(Some(scope));
         let hearing = Hearing::new(opener.host(), origin, server.lane, None);
-        match opener.open(leave.attempt().number, Arc::new(hearing)).await {
+        match opener
+            .open(leave.attempt().number, Purpose::Scoped, Arc::new(hearing))
+            .await
+        {
             Ok(session) => {
                 let opened = Self(Arc::new(Parts {
                     session: opener.counted(session),

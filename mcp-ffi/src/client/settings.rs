@@ -16,6 +16,8 @@ use super::error::{Error, Kind};
 pub(super) struct Settings {
     /// Connect now, not at the first call.
     pub(super) eager: bool,
+    /// Over HTTP, whether the home session holds a stream open for what the server says on its own.
+    listen: Option<bool>,
     connect_timeout_ms: Option<u64>,
     close_timeout_ms: Option<u64>,
     budget: BudgetSettings,
@@ -81,6 +83,10 @@ impl Settings {
             .map_or(default, Duration::from_millis);
         let doubled = first.saturating_mul(1 << attempt.saturating_sub(1).min(16));
         doubled.min(CONNECT_TIMEOUT_MAX.max(first))
+    }
+
+    pub(super) fn listen(&self) -> bool {
+        self.listen.unwrap_or(true)
     }
 
     pub(super) fn close_timeout(&self) -> Duration {

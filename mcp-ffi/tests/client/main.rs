@@ -5,6 +5,7 @@ mod deadlines;
 mod expiry;
 
 mod host;
+mod listening;
 mod requests;
 mod server;
 mod silence;

@@ -3,7 +3,10 @@
 use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
-    sync::{Arc, Condvar, Mutex, PoisonError, mpsc},
+    sync::{
+        Arc, Condvar, Mutex, PoisonError,
+        mpsc::{self, Receiver},
+    },
     thread,
     time::Duration,
 };
@@ -12,6 +15,8 @@ use serde_json::{Value, json};
 
 /// One request that came.
 pub(crate) struct Asked {
+    /// Its HTTP method.
+    pub(crate) http: String,
     /// Its session id, empty if it bears none.
     pub(crate) session: String,
     pub(crate) message: Value,
@@ -32,6 +37,7 @@ impl Asked {
         Answer {
             status: "200 OK",
             session: None,
+            events: None,
             body: Some(json!({"jsonrpc": "2.0", "id": self.message["id"], "result": result})),
         }
     }
@@ -57,6 +63,7 @@ impl Asked {
     /// What a well-behaved server says to all but `initialize` and `tools/call`.
     pub(crate) fn usual(&self) -> Answer {
         match self.method() {
+            _ if self.http == "GET" => Answer::status("405 Method Not Allowed"),
             "tools/list" => self.result(json!({"tools": []})),
             "ping" => self.result(json!({})),
             _ => Answer::status("202 Accepted"),
@@ -68,6 +75,7 @@ pub(crate) struct Answer {
     status: &'static str,
     session: Option<String>,
     body: Option<Value>,
+    events: Option<Receiver<String>>,
 }
 
 impl Answer {
@@ -76,6 +84,15 @@ impl Answer {
             status,
             session: None,
             body: None,
+            events: None,
+        }
+    }
+
+    /// A stream of events: what the test sends, until it drops the sender.
+    pub(crate) fn stream(events: Receiver<String>) -> Self {
+        Self {
+            events: Some(events),
+            ..Self::status("200 OK")
         }
     }
 
@@ -122,7 +139,11 @@ fn serve(stream: &TcpStream, answer: &dyn Fn(Asked) -> Answer) {
             status,
             session,
             body,
+            events,
         } = answer(asked);
+        if let Some(events) = events {
+            return serve_events(stream, &events);
+        }
         let body = body.map(|body| body.to_string()).unwrap_or_default();
         let session = session.map_or(String::new(), |id| format!("mcp-session-id: {id}\r\n"));
         let head = format!(
@@ -136,10 +157,23 @@ fn serve(stream: &TcpStream, answer: &dyn Fn(Asked) -> Answer) {
     }
 }
 
+/// The end of the stream is that of the connection.
+fn serve_events(mut stream: &TcpStream, events: &Receiver<String>) {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+    let mut open = stream.write_all(head.as_bytes()).is_ok();
+    while let (true, Ok(event)) = (open, events.recv()) {
+        open = stream.write_all(event.as_bytes()).is_ok();
+    }
+}
+
 /// `None` once the connection is over.
 fn read(reader: &mut BufReader<&TcpStream>) -> Option<Asked> {
     let (mut session, mut length) = (String::new(), 0);
     let mut line = String::new();
+    if reader.read_line(&mut line).ok()? == 0 {
+        return None;
+    }
+    let http = line.split(' ').next()?.to_owned();
     loop {
         line.clear();
         if reader.read_line(&mut line).ok()? == 0 {
@@ -160,6 +194,7 @@ fn read(reader: &mut BufReader<&TcpStream>) -> Option<Asked> {
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
     Some(Asked {
+        http,
         session,
         message: serde_json::from_slice(&body).unwrap_or_default(),
     })

@@ -6,7 +6,10 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use hyper::body::Incoming;
 
-use super::body::{BodyError, Payload};
+use super::{
+    body::{BodyError, Payload},
+    ear::Listening,
+};
 use crate::sse::{Decoder, Event};
 
 /// One connection's part of a stream of events.
@@ -14,6 +17,8 @@ use crate::sse::{Decoder, Event};
 pub(super) struct Events {
     payload: Payload,
     decoder: Decoder,
+    /// Of a stream on which the server speaks on its own.
+    listening: Option<Listening>,
 }
 
 impl Events {
@@ -22,7 +27,14 @@ impl Events {
         Self {
             payload: Payload::new(headers, body),
             decoder: Decoder::new(limit),
+            listening: None,
         }
+    }
+
+    /// The same, noted as heard for as long as it is read.
+    pub(super) fn listening(mut self: Box<Self>, listening: Listening) -> Box<Self> {
+        self.listening = Some(listening);
+        self
     }
 
     /// The next event, or `None` at the end. May be dropped and called again.
@@ -38,7 +50,10 @@ impl Events {
                 }
             }
             match self.payload.next().await {
-                Some(data) => self.decoder.feed(data?),
+                Some(data) => {
+                    self.decoder.feed(data?);
+                    self.listening.iter().for_each(Listening::hear);
+                }
                 None => return Ok(None),
             }
         }

@@ -122,7 +122,8 @@ impl Shared {
     }
 
     /// Delivers what the stream brings. With it the session ends.
-    async fn read_legacy(self: Arc<Self>, mut events: Box<Events>) {
+    async fn read_legacy(self: Arc<Self>, events: Box<Events>) {
+        let mut events = events.listening(self.ear.listen());
         let why = loop {
             match events.next().await {
                 Ok(Some(event)) if event.is_message() => {

@@ -12,6 +12,7 @@ mod config;
 mod connect;
 mod cookies;
 mod credentials;
+mod ear;
 mod events;
 mod exchange;
 mod legacy_sse;
@@ -38,7 +39,11 @@ use std::{
 };
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
-use tokio::{runtime::Handle, sync::watch, time::timeout};
+use tokio::{
+    runtime::Handle,
+    sync::watch,
+    time::{Instant, timeout},
+};
 
 pub use self::{
     address::{AddressClass, AddressPolicy},
@@ -49,6 +54,7 @@ pub use self::{
 use self::{
     body::Taken,
     cookies::Cookies,
+    ear::Ear,
     exchange::{Exchange, Role},
     legacy_sse::Endpoint,
     seen::Seen,
@@ -83,6 +89,7 @@ struct Shared {
     told: Told,
     state: Mutex<State>,
     cookies: Mutex<Cookies>,
+    ear: Arc<Ear>,
     posts: Tasks,
     /// The standing stream, or that of HTTP+SSE.
     streams: Tasks,
@@ -136,6 +143,7 @@ impl HttpTransport {
                 told: Told::default(),
                 state: Mutex::default(),
                 cookies: Mutex::default(),
+                ear: Arc::new(Ear::new()),
                 posts: Tasks::default(),
                 streams: Tasks::default(),
                 opening: Tasks::default(),
@@ -194,6 +202,14 @@ impl Transport for HttpTransport {
             }
             shared.opening.cut_all();
         })
+    }
+
+    fn listens(&self) -> bool {
+        self.shared.ear.is_listening()
+    }
+
+    fn heard(&self) -> Option<Instant> {
+        Some(self.shared.ear.heard())
     }
 
     fn redacted(&self, text: &str) -> String {

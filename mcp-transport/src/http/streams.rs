@@ -200,7 +200,8 @@ impl Shared {
             let mut headers_change = self.client.credentials().changes();
             let origin = self.origin.as_str();
             match stream.open(&self, None, self.secrets()).await {
-                Opening::Open(mut events) => {
+                Opening::Open(events) => {
+                    let mut events = events.listening(self.ear.listen());
                     was_open = true;
                     let resumed = stream.is_resumable();
                     let ended = loop {

@@ -64,6 +64,14 @@ impl Default for Offers {
 }
 
 impl Offers {
+    /// Whether anything is taken.
+    pub fn any(&self) -> bool {
+        use ServerRequestKind::{ElicitForm, ElicitUrl, Roots, Sampling};
+        [Roots, Sampling, ElicitForm, ElicitUrl]
+            .into_iter()
+            .any(|kind| self.takes(kind))
+    }
+
     fn takes(&self, kind: ServerRequestKind) -> bool {
         match kind {
             ServerRequestKind::Roots => self.roots,

@@ -293,14 +293,21 @@ impl Session {
         async move { link.transport.close(limit).await }
     }
 
-    /// When the last message came from the server, or the session began. While the host does not take what came, and so
+    /// Whether the server is heard at any time, and not only while it answers a request. Over HTTP that needs a
+    /// [stream](crate::http::HttpConfig::with_stream) which is open; without one, silence is no sign of anything.
+    pub fn listens(&self) -> bool {
+        self.link.transport.listens()
+    }
+
+    /// When the server was last heard, or the session began. While the host does not take what came, and so
     /// nothing more is read, it is now: silence is no sign then.
     pub fn heard(&self) -> Instant {
-        if !self.backlog().is_over() {
-            self.link.router.heard()
-        } else {
-            Instant::now()
+        if self.backlog().is_over() {
+            return Instant::now();
         }
+        let message = self.link.router.heard();
+        let bytes = self.link.transport.heard();
+        bytes.map_or(message, |bytes| bytes.max(message))
     }
 
     /// The process id of the server, where it is a child of ours that has not been reaped.

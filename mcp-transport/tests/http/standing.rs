@@ -198,6 +198,28 @@ async fn refused_for_want_of_credentials_it_waits_for_new_ones() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_server_is_listened_to_while_it_is_open_and_any_byte_is_heard() {
+    let server = Server::start().await;
+    let (client, _posts, mut stream, _) = open(&server).await;
+    let transport = &client.transport;
+    assert!(!transport.listens());
+    stream.begin_events(&[]).await;
+    all_is_quiet().await;
+    assert!(transport.listens());
+    let opened = transport.heard();
+    stream.chunk(":\n").await;
+    all_is_quiet().await;
+    assert!(transport.heard() > opened);
+    stream.end_chunks().await;
+    stream.hang_up().await;
+    let (mut stream, _) = server.request().await;
+    assert!(!transport.listens());
+    stream.answer("405 Method Not Allowed", &[], "").await;
+    all_is_quiet().await;
+    assert!(!transport.listens());
+}
+
+#[tokio::test(start_paused = true)]
 async fn closing_and_dropping_cut_it() {
     for drops in [false, true] {
         let server = Server::start().await;
