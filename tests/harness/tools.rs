@@ -23,6 +23,15 @@ pub struct Everything {
     pub script: PathBuf,
 }
 
+/// The official conformance suite.
+#[derive(Debug)]
+pub struct Conformance {
+    /// The Node.js that runs it.
+    pub node: PathBuf,
+    /// Its main script.
+    pub script: PathBuf,
+}
+
 /// The Python, unless it was not fetched.
 pub fn python() -> Result<Python, Missing> {
     Ok(Python {
@@ -36,6 +45,14 @@ pub fn everything() -> Result<Everything, Missing> {
     Ok(Everything {
         node: find("bin/node")?,
         script: find(script)?,
+    })
+}
+
+/// The conformance suite, unless it was not fetched.
+pub fn conformance() -> Result<Conformance, Missing> {
+    Ok(Conformance {
+        node: find("bin/node")?,
+        script: find("npm/node_modules/@modelcontextprotocol/conformance/dist/index.js")?,
     })
 }
 
