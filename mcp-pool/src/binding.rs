@@ -28,6 +28,12 @@ pub struct Binding {
 }
 
 impl Binding {
+    /// A binding that is stale in every pool, for whoever knows that much and no more.
+    pub const STALE: Self = Self {
+        slot: u32::MAX,
+        epoch: 0,
+    };
+
     /// Counts the bindings of a pool over all servers and domains, from 1; never repeated.
     pub fn epoch(self) -> u64 {
         self.epoch

@@ -45,7 +45,8 @@ pub enum Action<K, T> {
         key: K,
     },
     /// Close this session, or stop opening it, whichever it is by now, and say [`closed`](Desk::closed) when that is
-    /// over. Calls on it are to end as closed. It is said once of each session.
+    /// over. Calls on it are to end as closed. It is said once of each session, here or by the answer of
+    /// [`opened`](Desk::opened).
     Close {
         /// The session.
         id: SessionId,
@@ -102,15 +103,21 @@ pub enum Refused {
         /// How many that is.
         calls: usize,
     },
-    /// The host could not open the session; it knows why.
+    /// The host could not open the session.
     #[error("the session could not be opened")]
-    Failed,
+    Failed {
+        /// The host's own word for why, as [`failed`](Desk::failed) was given it.
+        code: i32,
+    },
     /// The binding is not, or no longer, the current one of the key's domain and server.
     #[error("the configuration of this server changed or was removed")]
     Stale,
     /// The session was closed before it could be given.
     #[error("the session was closed before it could be given")]
     Closed,
+    /// Whoever asked [cancelled](Desk::cancel) the request.
+    #[error("the request was cancelled")]
+    Canceled,
 }
 
 impl From<Refusal> for Refused {
@@ -143,10 +150,13 @@ enum Stand {
 
 struct Request<K: PoolKey, T> {
     ticket: Ticket,
+    /// Whose it is, until it is answered. Nobody's, if the session is opened ahead of need.
     token: Option<T>,
     key: K,
     binding: Binding,
     stand: Stand,
+    /// Whether the host was told that it has its session.
+    told: bool,
     /// Until when it waits for room.
     deadline: Timestamp,
 }
@@ -154,6 +164,8 @@ struct Request<K: PoolKey, T> {
 /// What is kept of a session that is to be closed.
 struct Leaving {
     deadline: Timestamp,
+    /// Whether the host was told to close it.
+    told: bool,
     /// Which session waits for its end.
     successor: Option<SessionId>,
 }
@@ -164,7 +176,8 @@ type Requests<K, T> = Slab<Request<K, T>>;
 /// on one thread at a time, with no task, no callback and no clock of its own.
 ///
 /// The host says what happened and when; whatever may follow from it comes out of [`next`](Self::next), which is to be
-/// asked until it says nothing, after every word of the host's and when the [`timeout`](Self::timeout) is over.
+/// asked until it says nothing, after every word of the host's and when the [`timeout`](Self::timeout) is over. A time
+/// that lies before the last one is taken as the last.
 ///
 /// ```
 /// use mcp_pool::{Action, Desk, Key, Limits, Timestamp};
@@ -188,6 +201,7 @@ type Requests<K, T> = Slab<Request<K, T>>;
 /// ```
 pub struct Desk<K: PoolKey, T> {
     registry: Registry<K, (), ()>,
+    now: Timestamp,
     openings: usize,
     close_limit: Duration,
     shut: bool,
@@ -205,6 +219,8 @@ pub struct Desk<K: PoolKey, T> {
     leaving_deadlines: BTreeSet<(Timestamp, SessionId)>,
     actions: VecDeque<Action<K, T>>,
     overdue: u64,
+    /// What the host said of the last opening that failed.
+    last_failure: i32,
 }
 
 impl<K: PoolKey, T> Desk<K, T> {
@@ -214,6 +230,7 @@ impl<K: PoolKey, T> Desk<K, T> {
     pub fn new(limits: &Limits) -> Self {
         Self {
             registry: Registry::new(Rules::from(limits)),
+            now: Timestamp::ZERO,
             openings: limits.openings.max(1),
             close_limit: limits.close_limit,
             shut: false,
@@ -228,6 +245,7 @@ impl<K: PoolKey, T> Desk<K, T> {
             leaving_deadlines: BTreeSet::new(),
             actions: VecDeque::new(),
             overdue: 0,
+            last_failure: 0,
         }
     }
 
@@ -239,6 +257,7 @@ impl<K: PoolKey, T> Desk<K, T> {
         server: &K::Server,
         fingerprint: impl Into<Fingerprint>,
     ) -> Binding {
+        let now = self.tick(now);
         let (binding, retired) = self
             .registry
             .ensure_binding(domain, server, fingerprint.into());
@@ -253,9 +272,25 @@ impl<K: PoolKey, T> Desk<K, T> {
         domain: &K::Domain,
         servers: impl IntoIterator<Item = (K::Server, Fingerprint)>,
     ) -> Changes<K::Server> {
+        let now = self.tick(now);
         let (changes, retired) = self.registry.reconcile_bindings(domain, servers);
         self.let_go(now, retired);
         changes
+    }
+
+    /// The domain has this server no more: its binding is stale for ever, and what belonged to it has to go. Returns
+    /// whether there was one.
+    pub fn remove_binding(
+        &mut self,
+        now: Timestamp,
+        domain: &K::Domain,
+        server: &K::Server,
+    ) -> bool {
+        let now = self.tick(now);
+        let removed = self.registry.remove_binding(domain, server);
+        let was_there = removed.is_some();
+        self.let_go(now, removed.unwrap_or_default());
+        was_there
     }
 
     /// The current binding of a server, or `None` if the domain has no such server.
@@ -274,16 +309,17 @@ impl<K: PoolKey, T> Desk<K, T> {
         token: T,
         wait: Option<Duration>,
     ) -> Ticket {
+        let now = self.tick(now);
         self.expire(now);
-        self.serial += 1;
-        let ticket = Ticket {
-            serial: self.serial,
-            slot: self.requests.next_slot(),
+        let ticket = self.next_ticket();
+        let want = Want {
+            purpose: Purpose::Call,
+            patient: wait.is_some(),
         };
         let admission = if self.shut {
             Err(Refused::Closed)
         } else {
-            self.admit(now, key, binding, wait.is_some())
+            self.admit(now, key, binding, want)
         };
         let stand = match admission {
             Ok(stand) => stand,
@@ -300,6 +336,7 @@ impl<K: PoolKey, T> Desk<K, T> {
             key: key.clone(),
             binding,
             stand,
+            told: false,
             deadline,
         });
         if wait.is_some() && !matches!(stand, Stand::Has(_)) {
@@ -310,47 +347,80 @@ impl<K: PoolKey, T> Desk<K, T> {
         ticket
     }
 
-    /// The call ended; or, if it was not given a session yet, whoever asked waits no more.
-    pub fn release(&mut self, now: Timestamp, ticket: Ticket) {
-        // What the host has not taken yet it does not get any more.
-        self.actions.retain(|action| match action {
-            Action::Give {
-                ticket: answered, ..
-            }
-            | Action::Refuse {
-                ticket: answered, ..
-            } => *answered != ticket,
-            _ => true,
-        });
-        let known = self.requests.get(ticket.slot);
-        if known.is_none_or(|request| request.ticket != ticket) {
-            return;
+    /// Has the session of this key opened ahead of need, if a slot is free: nothing idle has to go for it. Nobody is
+    /// given it, and nobody is told if it fails.
+    ///
+    /// # Errors
+    /// As those of [`acquire`](Self::acquire) that are known at once: [`Refused::Capacity`],
+    /// [`Refused::ServerCapacity`], [`Refused::Stale`], [`Refused::Closed`].
+    pub fn warm_up(&mut self, now: Timestamp, key: &K, binding: Binding) -> Result<(), Refused> {
+        let now = self.tick(now);
+        self.expire(now);
+        if self.shut {
+            return Err(Refused::Closed);
         }
-        let Some((stand, _)) = self.forget(ticket.slot) else {
-            return;
+        let stand @ Stand::Waits(_) = self.admit(now, key, binding, Want::WARM_UP)? else {
+            // It is there, and not pinned.
+            return Ok(());
         };
-        match stand {
-            Stand::Has(id) => self.leave(now, id),
-            Stand::Waits(id) => {
-                if let Some(waiting) = self.waiting.get_mut(&id) {
-                    waiting.retain(|slot| *slot != ticket.slot);
-                }
-                self.leave(now, id);
-            }
-            Stand::Turn(turn) => {
-                self.turns.remove(&turn);
-                self.registry.cancel_turn(turn);
-            }
+        let ticket = self.next_ticket();
+        let slot = self.requests.insert(Request {
+            ticket,
+            token: None,
+            key: key.clone(),
+            binding,
+            stand,
+            told: false,
+            deadline: Timestamp::NEVER,
+        });
+        self.stands(slot, stand);
+        Ok(())
+    }
+
+    /// The call ended; or, if it was not given a session yet, whoever asked waits no more, and hears nothing more of the
+    /// request. Returns whether there was such a request.
+    pub fn release(&mut self, now: Timestamp, ticket: Ticket) -> bool {
+        let now = self.tick(now);
+        let known = self.is_known(ticket);
+        if known {
+            self.withdraw(now, ticket);
+        } else {
+            self.take_refusal(ticket);
         }
-        self.hear(now);
+        known
+    }
+
+    /// Whoever asked waits no more, and is refused as [`Canceled`](Refused::Canceled). Returns whether that is so: if the
+    /// request was answered before, also if the host was not told of a refusal yet, that answer stands.
+    pub fn cancel(&mut self, now: Timestamp, ticket: Ticket) -> bool {
+        let now = self.tick(now);
+        if !self.is_known(ticket) || self.has_session(ticket) {
+            return false;
+        }
+        if let Some(token) = self.withdraw(now, ticket) {
+            let why = Refused::Canceled;
+            self.actions
+                .push_back(Action::Refuse { token, ticket, why });
+        }
+        true
+    }
+
+    /// Whether the host was told that this request has its session, and has not [released](Self::release) it.
+    pub fn has_session(&self, ticket: Ticket) -> bool {
+        self.is_known(ticket) && self.requests[ticket.slot].told
     }
 
     /// One more call on this very session, for whoever has a call on it or knows it: the answer comes at once.
     ///
     /// # Errors
-    /// [`Refused::Closed`] if no call begins on it any more, [`Refused::Saturated`] if it has all it may have.
+    /// [`Refused::Closed`] if no call begins on it any more, or none could be given yet; [`Refused::Saturated`] if it has
+    /// all it may have.
     pub fn begin(&mut self, now: Timestamp, id: SessionId) -> Result<Ticket, Refused> {
+        let now = self.tick(now);
         self.expire(now);
+        if self.registry.opening_of(id).is_some() {
+            return Err(Refused::Closed);
+        }
         match self.registry.begin(now, id) {
             Begin::Begun => {}
             Begin::Detached => return Err(Refused::Closed),
@@ -359,28 +429,29 @@ impl<K: PoolKey, T> Desk<K, T> {
         let key = self.registry.key_of(id).cloned();
         let key = key.expect("a session that a call began on");
         let binding = self.registry.binding(key.domain(), key.server());
-        self.serial += 1;
-        let ticket = Ticket {
-            serial: self.serial,
-            slot: self.requests.next_slot(),
-        };
+        let ticket = self.next_ticket();
         self.requests.insert(Request {
             ticket,
             token: None,
             key,
             binding: binding.expect("a pooled session is of a current binding"),
             stand: Stand::Has(id),
+            told: true,
             deadline: Timestamp::NEVER,
         });
         Ok(ticket)
     }
 
-    /// The host opened this session. If it was told meanwhile to close it, this changes nothing.
-    pub fn opened(&mut self, now: Timestamp, id: SessionId) {
+    /// The host opened this session. Returns whether the desk took it: if not, nobody wants it any more, and the host is
+    /// told so by this answer, if not before by [`Close`](Action::Close), and says [`closed`](Self::closed) once it is.
+    pub fn opened(&mut self, now: Timestamp, id: SessionId) -> bool {
+        let now = self.tick(now);
         self.expire(now);
         if !self.opening.remove(&id) {
-            return;
+            self.told_to_close(id);
+            return false;
         }
+        let key = self.registry.key_of(id).cloned();
         match self.registry.promote(now, id, ()) {
             Promotion::Promoted {
                 victim: Some(victim),
@@ -395,48 +466,61 @@ impl<K: PoolKey, T> Desk<K, T> {
             }
             Promotion::Promoted { victim: None } => self.arrive(now, id),
             Promotion::Full { refusal, .. } => {
-                let key = self.key_of_waiting(id);
                 self.refuse_all(id, refusal.into());
-                if let Some(key) = key {
-                    self.close_one(now, id, key, Why::NoSlot);
-                }
+                let key = key.expect("a creation that was promoted");
+                self.close_one(now, id, key, Why::NoSlot);
             }
             // It was told to close when it left.
             Promotion::Gone { .. } => {}
         }
         self.hear(now);
+        true
     }
 
-    /// The host could not open this session: all who wait for it are refused.
-    pub fn failed(&mut self, now: Timestamp, id: SessionId) {
+    /// The host could not open this session: all who wait for it are refused, with the host's own word for why. Returns
+    /// whether that changed anything.
+    pub fn failed(&mut self, now: Timestamp, id: SessionId, code: i32) -> bool {
+        let now = self.tick(now);
         self.expire(now);
-        if self.opening.remove(&id) {
+        self.last_failure = code;
+        let changed = if self.opening.remove(&id) {
             self.registry.fail(id);
-            self.refuse_all(id, Refused::Failed);
+            self.refuse_all(id, Refused::Failed { code });
+            true
         } else {
             // It was to be stopped, and that is over then.
-            self.closed_as_told(now, id);
-        }
+            self.closed_as_told(now, id)
+        };
         self.hear(now);
+        changed
+    }
+
+    /// Whether the host was told to open this session, and not yet to stop, and has not answered.
+    pub fn is_opening(&self, id: SessionId) -> bool {
+        self.opening.contains(&id)
     }
 
     /// This session is closed, as the host was told, or on its own: then it leaves the pool, as by
-    /// [`Pool::evict`](crate::Pool::evict), and there is nothing to close.
-    pub fn closed(&mut self, now: Timestamp, id: SessionId) {
+    /// [`Pool::evict`](crate::Pool::evict), and there is nothing to close. Returns whether that changed anything.
+    pub fn closed(&mut self, now: Timestamp, id: SessionId) -> bool {
+        let now = self.tick(now);
         self.expire(now);
-        if self.leaving.contains_key(&id) {
-            self.closed_as_told(now, id);
-        } else if let Some(retired) = self.registry.evict(id) {
+        let changed = if let Some(retired) = self.registry.evict(id) {
             self.take_back(std::slice::from_ref(&retired));
             self.refuse_all(id, Refused::Closed);
-        }
+            true
+        } else {
+            self.closed_as_told(now, id)
+        };
         self.hear(now);
+        changed
     }
 
-    /// The session is dead: it leaves the pool and is to be closed, unless it has left already.
-    pub fn evict(&mut self, now: Timestamp, id: SessionId) {
+    /// The session is dead: it leaves the pool and is to be closed. Returns whether it had not left already.
+    pub fn evict(&mut self, now: Timestamp, id: SessionId) -> bool {
+        let now = self.tick(now);
         let retired = self.registry.evict(id);
-        self.let_go(now, retired.into_iter().collect());
+        self.let_go(now, retired.into_iter().collect()) > 0
     }
 
     /// As [`Pool::close_scope`](crate::Pool::close_scope). Returns how many have to go.
@@ -446,12 +530,14 @@ impl<K: PoolKey, T> Desk<K, T> {
 
     /// Closes what is meant, as the pool's closes do. Returns how many have to go.
     pub fn close(&mut self, now: Timestamp, target: Target<'_, K>) -> usize {
+        let now = self.tick(now);
         let retired = self.registry.close(target);
         self.let_go(now, retired)
     }
 
     /// Lets what is meant drain, as the pool's drains do, each at most for the limit. Returns how many have to go.
     pub fn drain(&mut self, now: Timestamp, target: Target<'_, K>, limit: Duration) -> usize {
+        let now = self.tick(now);
         let (retired, draining) = self.registry.drain(now, target, now.plus(limit));
         self.let_go(now, retired) + draining.len()
     }
@@ -465,11 +551,32 @@ impl<K: PoolKey, T> Desk<K, T> {
     /// What the host has to do next, or `None` if there is nothing to do before the [`timeout`](Self::timeout) or the
     /// host's next word.
     pub fn next(&mut self, now: Timestamp) -> Option<Action<K, T>> {
+        let now = self.tick(now);
         self.expire(now);
         if self.actions.is_empty() {
-            self.open_next();
+            self.open_next(now);
         }
-        self.actions.pop_front()
+        let mut action = self.actions.pop_front()?;
+        match &mut action {
+            Action::Give {
+                ticket, id, fresh, ..
+            } => {
+                self.requests[ticket.slot].told = true;
+                *fresh = self.registry.give(*id).is_some_and(|(_, first)| first);
+            }
+            Action::Close { id, .. } => {
+                if let Some(leaving) = self.leaving.get_mut(id) {
+                    leaving.told = true;
+                }
+            }
+            Action::Open { .. } | Action::Refuse { .. } => {}
+        }
+        Some(action)
+    }
+
+    /// The latest time that it was told.
+    pub fn now(&self) -> Timestamp {
+        self.now
     }
 
     /// When [`next`](Self::next) is to be asked again even if the host has nothing to say.
@@ -500,7 +607,7 @@ impl<K: PoolKey, T> Desk<K, T> {
 
     /// Every session and creation, oldest first, for a status page.
     pub fn sessions(&self, now: Timestamp) -> Vec<SessionStatus<K>> {
-        self.registry.sessions(now)
+        self.registry.sessions(self.now.max(now))
     }
 
     /// Keeps what happens from now on, for [`next_event`](Self::next_event).
@@ -513,18 +620,75 @@ impl<K: PoolKey, T> Desk<K, T> {
         self.registry.next_event()
     }
 
+    /// The clock of the pool goes forward only.
+    fn tick(&mut self, now: Timestamp) -> Timestamp {
+        self.now = self.now.max(now);
+        self.now
+    }
+
+    fn next_ticket(&mut self) -> Ticket {
+        self.serial += 1;
+        Ticket {
+            serial: self.serial,
+            slot: self.requests.next_slot(),
+        }
+    }
+
+    fn is_known(&self, ticket: Ticket) -> bool {
+        let request = self.requests.get(ticket.slot);
+        request.is_some_and(|request| request.ticket == ticket)
+    }
+
+    /// Takes a known request and what it pins back. Returns whose it was, if the host was not told of its session yet.
+    fn withdraw(&mut self, now: Timestamp, ticket: Ticket) -> Option<T> {
+        let told = self.requests[ticket.slot].told;
+        let (stand, mut token) = self.forget(ticket.slot)?;
+        match stand {
+            Stand::Has(id) => {
+                if !told {
+                    token = self.take_gift(ticket);
+                }
+                self.leave(now, id);
+            }
+            Stand::Waits(id) => {
+                if let Some(waiting) = self.waiting.get_mut(&id) {
+                    waiting.retain(|slot| *slot != ticket.slot);
+                }
+                self.leave(now, id);
+            }
+            Stand::Turn(turn) => {
+                self.turns.remove(&turn);
+                self.registry.cancel_turn(turn);
+            }
+        }
+        self.hear(now);
+        token
+    }
+
+    /// What the host has not taken yet it does not get any more.
+    fn take_gift(&mut self, given: Ticket) -> Option<T> {
+        let is_it = |action: &Action<K, T>| matches!(action, Action::Give { ticket, .. } if *ticket == given);
+        let at = self.actions.iter().position(is_it)?;
+        match self.actions.remove(at) {
+            Some(Action::Give { token, .. }) => Some(token),
+            _ => None,
+        }
+    }
+
+    fn take_refusal(&mut self, refused: Ticket) {
+        self.actions.retain(
+            |action| !matches!(action, Action::Refuse { ticket, .. } if *ticket == refused),
+        );
+    }
+
     /// Asks the registry, and says how the request stands then.
     fn admit(
         &mut self,
         now: Timestamp,
         key: &K,
         binding: Binding,
-        patient: bool,
+        want: Want,
     ) -> Result<Stand, Refused> {
-        let want = Want {
-            purpose: Purpose::Call,
-            patient,
-        };
         let admission = self.registry.admit(now, key, binding, want, |_| ())?;
         if let Admission::Started(id) = admission {
             self.to_open.push_back(id);
@@ -551,9 +715,6 @@ impl<K: PoolKey, T> Desk<K, T> {
     }
 
     fn give(&mut self, slot: u32, id: SessionId) {
-        let Some((_, fresh)) = self.registry.give(id) else {
-            return;
-        };
         let request = &mut self.requests[slot];
         request.stand = Stand::Has(id);
         let (ticket, deadline) = (request.ticket, request.deadline);
@@ -562,7 +723,8 @@ impl<K: PoolKey, T> Desk<K, T> {
                 token,
                 ticket,
                 id,
-                fresh,
+                // Whoever takes it first is the first.
+                fresh: false,
             });
         }
         self.deadlines.remove(&(deadline, ticket.serial));
@@ -591,18 +753,19 @@ impl<K: PoolKey, T> Desk<K, T> {
         }
     }
 
-    fn key_of_waiting(&self, id: SessionId) -> Option<K> {
-        let slot = *self.waiting.get(&id)?.first()?;
-        Some(self.requests[slot].key.clone())
-    }
-
     /// The session may be given to all who wait for it.
     fn arrive(&mut self, now: Timestamp, id: SessionId) {
         if self.registry.arrived(id).is_none() {
             return;
         }
         for slot in self.waiting.remove(&id).unwrap_or_default() {
-            self.give(slot, id);
+            if self.requests[slot].token.is_some() {
+                self.give(slot, id);
+            } else {
+                // It was opened ahead of need.
+                self.forget(slot);
+                self.leave(now, id);
+            }
         }
         self.hear(now);
     }
@@ -665,6 +828,7 @@ impl<K: PoolKey, T> Desk<K, T> {
             id,
             Leaving {
                 deadline,
+                told: false,
                 successor,
             },
         );
@@ -672,27 +836,41 @@ impl<K: PoolKey, T> Desk<K, T> {
         self.actions.push_back(Action::Close { id, key, why });
     }
 
+    /// The host knows that this session is to be closed: it need not be told (again).
+    fn told_to_close(&mut self, id: SessionId) {
+        // Of one that was given up before the host was told, nothing is kept but the action.
+        let told = match self.leaving.get_mut(&id) {
+            Some(leaving) => std::mem::replace(&mut leaving.told, true),
+            None => false,
+        };
+        if !told {
+            self.actions.retain(
+                |action| !matches!(action, Action::Close { id: closes, .. } if *closes == id),
+            );
+        }
+    }
+
     /// The host says that the closing of this session is over, maybe before it was told of it.
-    fn closed_as_told(&mut self, now: Timestamp, id: SessionId) {
-        self.actions
-            .retain(|action| !matches!(action, Action::Close { id: closes, .. } if *closes == id));
-        self.over(now, id);
+    fn closed_as_told(&mut self, now: Timestamp, id: SessionId) -> bool {
+        self.told_to_close(id);
+        self.over(now, id)
     }
 
     /// The closing of this session is over, or was given up.
-    fn over(&mut self, now: Timestamp, id: SessionId) {
+    fn over(&mut self, now: Timestamp, id: SessionId) -> bool {
         let Some(leaving) = self.leaving.remove(&id) else {
-            return;
+            return false;
         };
         self.leaving_deadlines.remove(&(leaving.deadline, id));
         if let Some(successor) = leaving.successor {
             self.arrive(now, successor);
         }
+        true
     }
 
     /// Opens the next creation whose turn it is, if one more may be opened at a time.
-    fn open_next(&mut self) {
-        while self.opening.len() < self.openings {
+    fn open_next(&mut self, now: Timestamp) {
+        while self.actions.is_empty() && self.opening.len() < self.openings {
             let Some(id) = self.to_open.pop_front() else {
                 return;
             };
@@ -701,11 +879,11 @@ impl<K: PoolKey, T> Desk<K, T> {
                     let key = self.registry.key_of(id).cloned();
                     let key = key.expect("a creation that may open");
                     self.opening.insert(id);
-                    return self.actions.push_back(Action::Open { id, key });
+                    self.actions.push_back(Action::Open { id, key });
                 }
                 Readmission::Full(refusal, ()) => {
                     self.refuse_all(id, refusal.into());
-                    return;
+                    self.hear(now);
                 }
                 Readmission::Queued | Readmission::Gone => {}
             }
@@ -787,12 +965,14 @@ impl<K: PoolKey, T> Desk<K, T> {
     fn lost(&mut self, now: Timestamp, slot: u32, why: Why) {
         let refused = match why {
             Why::Closed | Why::Rebound => refused_for(why),
-            Why::Failed => Refused::Failed,
+            Why::Failed => Refused::Failed {
+                code: self.last_failure,
+            },
             // Its key may have another.
             _ => {
                 let request = &self.requests[slot];
                 let (key, binding) = (request.key.clone(), request.binding);
-                match self.admit(now, &key, binding, true) {
+                match self.admit(now, &key, binding, Want::PATIENT_CALL) {
                     Ok(stand) => return self.stands(slot, stand),
                     Err(refused) => refused,
                 }

@@ -294,17 +294,25 @@ impl<K: PoolKey, O, S> Registry<K, O, S> {
             changes.bindings.push((server, binding));
         }
         for server in unnamed {
-            let binding = self.domains[domain]
-                .bindings
-                .remove(&server)
-                .expect("a server that was listed");
-            all_retired.extend(self.retire_binding(binding));
-            self.bindings.remove(binding);
+            all_retired.extend(self.unbind(domain, &server).unwrap_or_default());
             changes.removed.push(server);
         }
         self.forget_if_empty(domain);
         self.serve();
         (changes, all_retired)
+    }
+
+    /// The domain has this server no more. Returns what belonged to it, detached, or `None` if it had no such server.
+    pub fn remove_binding(
+        &mut self,
+        domain: &K::Domain,
+        server: &K::Server,
+    ) -> Option<AllRetired<K, O, S>> {
+        let domain = *self.domain_names.get(domain)?;
+        let retired = self.unbind(domain, server)?;
+        self.forget_if_empty(domain);
+        self.serve();
+        Some(retired)
     }
 
     /// The current binding of a server, or `None` if the domain has no such server (any more).
@@ -920,6 +928,13 @@ impl<K: PoolKey, O, S> Registry<K, O, S> {
         bound.epoch = epoch;
         bound.fingerprint = fingerprint;
         (Binding { slot, epoch }, Change::Changed, retired)
+    }
+
+    fn unbind(&mut self, domain: u32, server: &K::Server) -> Option<AllRetired<K, O, S>> {
+        let binding = self.domains[domain].bindings.remove(server)?;
+        let retired = self.retire_binding(binding);
+        self.bindings.remove(binding);
+        Some(retired)
     }
 
     fn retire_binding(&mut self, slot: u32) -> AllRetired<K, O, S> {

@@ -80,10 +80,13 @@ fn a_failed_opening_is_told_to_all_who_waited_for_it() {
     let Some(Action::Open { id, .. }) = desk.next(at(0)) else {
         panic!("it is to be opened");
     };
-    desk.failed(at(0), id);
+    desk.failed(at(0), id, -7);
     assert_eq!(
         todo(&mut desk, at(0)),
-        ["refuse 1: Failed", "refuse 2: Failed"]
+        [
+            "refuse 1: Failed { code: -7 }",
+            "refuse 2: Failed { code: -7 }"
+        ]
     );
     assert_eq!(desk.counters().opening, 0);
 }
@@ -229,8 +232,130 @@ fn no_more_are_opened_at_a_time_than_may_be() {
     }
     assert_eq!(todo(&mut desk, at(0)), ["open 1 for a"]);
     let id = desk.sessions(at(0))[0].id;
-    desk.failed(at(0), id);
-    assert_eq!(todo(&mut desk, at(0)), ["refuse 1: Failed", "open 2 for b"]);
+    desk.failed(at(0), id, -7);
+    assert_eq!(
+        todo(&mut desk, at(0)),
+        ["refuse 1: Failed { code: -7 }", "open 2 for b"]
+    );
+}
+
+#[test]
+fn whoever_cancels_is_refused_as_that_unless_it_was_answered_before() {
+    let (mut desk, binding) = desk_of(1);
+    let waits = desk.acquire(at(0), &key("a"), binding, 1, None);
+    assert!(desk.cancel(at(0), waits));
+    assert!(!desk.cancel(at(0), waits), "it is answered");
+    assert_eq!(todo(&mut desk, at(0)), ["refuse 1: Canceled"]);
+
+    let given = desk.acquire(at(0), &key("a"), binding, 2, None);
+    let Some(Action::Open { id, .. }) = desk.next(at(0)) else {
+        panic!("it is to be opened");
+    };
+    assert!(desk.opened(at(0), id));
+    assert!(!desk.has_session(given), "the host was not told yet");
+    assert!(desk.cancel(at(0), given));
+    assert_eq!(todo(&mut desk, at(0)), ["refuse 2: Canceled"]);
+    assert_eq!(desk.counters().busy, 0);
+
+    let told = desk.acquire(at(0), &key("a"), binding, 3, None);
+    assert_eq!(todo(&mut desk, at(0)), ["give 3 2 fresh"]);
+    assert!(desk.has_session(told));
+    assert!(!desk.cancel(at(0), told));
+    assert_eq!(desk.counters().busy, 1, "the call goes on");
+}
+
+#[test]
+fn a_removed_server_takes_its_sessions_along_and_comes_back_as_another() {
+    let (mut desk, binding) = desk_of(2);
+    let other = desk.ensure_binding(at(0), &"personal", &"server", 1u64);
+    give(&mut desk, binding, "a");
+    assert!(desk.remove_binding(at(0), &"deployment", &"server"));
+    assert!(!desk.remove_binding(at(0), &"deployment", &"server"));
+    assert_eq!(desk.binding(&"deployment", &"server"), None);
+    assert_eq!(todo(&mut desk, at(0)), ["close 1: Rebound"]);
+    assert_eq!(desk.binding(&"personal", &"server"), Some(other));
+
+    let again = desk.ensure_binding(at(0), &"deployment", &"server", 1u64);
+    assert_ne!(again, binding);
+    desk.acquire(at(0), &key("a"), binding, 1, None);
+    desk.acquire(at(0), &key("a"), Binding::STALE, 2, None);
+    assert_eq!(
+        todo(&mut desk, at(0)),
+        ["refuse 1: Stale", "refuse 2: Stale"]
+    );
+}
+
+#[test]
+fn what_is_opened_ahead_of_need_takes_free_slots_only_and_is_given_to_nobody() {
+    let (mut desk, binding) = desk_of(1);
+    assert_eq!(desk.warm_up(at(0), &key("a"), binding), Ok(()));
+    assert_eq!(todo(&mut desk, at(0)), ["open 1 for a"]);
+    let id = desk.sessions(at(0))[0].id;
+    desk.opened(at(0), id);
+    assert_eq!(desk.warm_up(at(0), &key("a"), binding), Ok(()));
+    assert_eq!(todo(&mut desk, at(0)), [""; 0]);
+    assert_eq!(desk.counters().busy, 0);
+    let full = Refused::Capacity {
+        capacity: 1,
+        busy: 0,
+    };
+    assert_eq!(desk.warm_up(at(0), &key("b"), binding), Err(full));
+    desk.acquire(at(0), &key("a"), binding, 1, None);
+    assert_eq!(todo(&mut desk, at(0)), ["give 1 1 fresh"]);
+}
+
+#[test]
+fn what_was_opened_ahead_of_need_and_finds_no_slot_is_closed() {
+    let (mut desk, binding) = desk_of(1);
+    assert_eq!(desk.warm_up(at(0), &key("a"), binding), Ok(()));
+    let Some(Action::Open { id, .. }) = desk.next(at(0)) else {
+        panic!("it is to be opened");
+    };
+    give(&mut desk, binding, "b");
+    assert!(desk.opened(at(0), id));
+    assert_eq!(todo(&mut desk, at(0)), ["close 1: NoSlot"]);
+}
+
+#[test]
+fn who_opened_what_nobody_wants_any_more_is_told_by_the_answer_and_not_again() {
+    for overdue in [false, true] {
+        let (mut desk, binding) = desk_of(1);
+        desk.acquire(at(0), &key("a"), binding, 1, None);
+        let Some(Action::Open { id, .. }) = desk.next(at(0)) else {
+            panic!("it is to be opened");
+        };
+        desk.close(at(0), Target::All);
+        let now = at(if overdue { 9 } else { 0 });
+        assert!(!desk.opened(now, id));
+        assert_eq!(todo(&mut desk, now), ["refuse 1: Closed"]);
+        assert_eq!(desk.closed(now, id), !overdue);
+        assert!(!desk.closed(now, id), "it is no more");
+    }
+}
+
+#[test]
+fn a_time_before_the_last_is_taken_as_the_last() {
+    let (mut desk, binding) = desk_of(1);
+    give(&mut desk, binding, "a");
+    assert_eq!(desk.next(at(100)), None);
+    desk.acquire(at(0), &key("b"), binding, 1, Some(SECOND * 10));
+    assert_eq!(desk.timeout(), Some(at(110)));
+}
+
+#[test]
+fn no_call_begins_on_a_session_before_the_one_that_made_room_is_closed() {
+    let (mut desk, binding) = desk_of(1);
+    let (ticket, old) = give(&mut desk, binding, "a");
+    desk.release(at(0), ticket);
+    desk.acquire(at(0), &key("b"), binding, 1, None);
+    let Some(Action::Open { id, .. }) = desk.next(at(0)) else {
+        panic!("it is to be opened");
+    };
+    desk.opened(at(0), id);
+    assert_eq!(desk.begin(at(0), id), Err(Refused::Closed));
+    desk.closed(at(0), old);
+    assert_eq!(todo(&mut desk, at(0)), ["give 1 2 fresh"]);
+    assert!(desk.begin(at(0), id).is_ok());
 }
 
 /// A host that does as it is told, late and in any order, and finds fault with what it should not be told.
@@ -267,6 +392,19 @@ impl Host {
                     .close_scope(now, &"deployment", self.random.one_of(&SCOPES)),
             ),
             2 => drop(self.desk.drain(now, Target::All, SECOND * 20)),
+            37 => {
+                let scope = *self.random.one_of(&SCOPES);
+                let binding = *self.bindings.last().unwrap();
+                let _ = self.desk.warm_up(now, &key(scope), binding);
+            }
+            38 if !self.asked.is_empty() => {
+                let tokens: Vec<_> = self.asked.keys().copied().collect();
+                let ticket = self.asked[self.random.one_of(&tokens)];
+                self.desk.cancel(now, ticket);
+            }
+            39 if self.random.below(3) == 0 => {
+                self.desk.remove_binding(now, &"deployment", &"server");
+            }
             3 if !self.open.is_empty() => {
                 let id = *self.random.one_of(&self.open);
                 self.desk.evict(now, id);
@@ -294,10 +432,11 @@ impl Host {
                 let which = self.random.below(self.opening.len());
                 let id = self.opening.swap_remove(which);
                 if self.random.below(6) == 0 {
-                    self.desk.failed(now, id);
-                } else {
+                    self.desk.failed(now, id, -7);
+                } else if self.desk.opened(now, id) {
                     self.open.push(id);
-                    self.desk.opened(now, id);
+                } else {
+                    self.closing.push(id);
                 }
             }
             32..=36 if !self.closing.is_empty() => {
