@@ -535,6 +535,33 @@ mcpconn_status mcpconn_client_call_tool(const mcpconn_client *client,
                                         uint64_t *id,
                                         mcpconn_error **err);
 
+// [any] Sends a request of any method but those that are the client's own ("initialize"): resources/read, prompts/get,
+// resources/subscribe, completion/complete, logging/setLevel, tools/list with a cursor, and what a server has of its
+// own. It returns at once; the call ends with exactly one MCPCONN_EVENT_RESULT, whose JSON is the result as it came, or
+// MCPCONN_EVENT_ERROR. params_json: an object, or empty for none; it is sent as it is. The rest as of
+// mcpconn_client_call_tool().
+mcpconn_status mcpconn_client_request(const mcpconn_client *client,
+                                      const mcpconn_scope *scope,
+                                      mcpconn_str server,
+                                      mcpconn_str method,
+                                      mcpconn_str params_json,
+                                      const mcpconn_call_options *options,
+                                      uint64_t *id,
+                                      mcpconn_error **err);
+
+// [any] Sends a notification on the session of this scope (NULL: the home session) that is open now; it has no answer,
+// and may still be lost with the connection. params_json: an object, or empty for none; it is sent as it is.
+//
+// MCPCONN_EMPTY: no session is open, and none is opened for it. Fails with MCPCONN_ERR_INVALID for an argument that is
+// not what it must be and for those that are the client's own ("notifications/initialized",
+// "notifications/cancelled"), with MCPCONN_ERR_UNKNOWN_SERVER, and with MCPCONN_ERR_CLOSED.
+mcpconn_status mcpconn_client_notify(const mcpconn_client *client,
+                                     const mcpconn_scope *scope,
+                                     mcpconn_str server,
+                                     mcpconn_str method,
+                                     mcpconn_str params_json,
+                                     mcpconn_error **err);
+
 // [any] Asks a server for its tools, connecting to it if need be; an empty server asks every server of the domain. It
 // returns at once; the call ends with exactly one MCPCONN_EVENT_RESULT, whose JSON is that of mcpconn_client_tools()
 // and whose text is one line a tool, or, for a single server, with MCPCONN_EVENT_ERROR if it cannot be had.
@@ -629,6 +656,10 @@ mcpconn_status mcpconn_client_answer(const mcpconn_client *client,
                                      uint64_t request_id,
                                      mcpconn_str result_json,
                                      mcpconn_error **err);
+
+// [any] The host's roots have changed: every open session of every server is told, and may ask for them anew. For a
+// host that takes roots (MCPCONN_TAKES_ROOTS).
+mcpconn_status mcpconn_client_roots_changed(const mcpconn_client *client);
 
 // [any] Answers a request of a server with an error of JSON-RPC: code, such as -1 for "the user rejected it" or -32603
 // for "it failed", and message, which the server is told. Statuses as of mcpconn_client_answer().

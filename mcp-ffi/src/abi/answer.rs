@@ -38,6 +38,21 @@ pub unsafe extern "C" fn mcpconn_client_answer(
     }
 }
 
+/// [any] The host's roots have changed: every open session of every server is told, and may ask for them anew. For a
+/// host that takes roots (MCPCONN_TAKES_ROOTS).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_client_roots_changed(
+    client: *const mcpconn_client,
+) -> mcpconn_status {
+    // SAFETY: NULL or a live client, by the contract of the header.
+    unsafe {
+        fail::run(std::ptr::null_mut(), || {
+            live(client)?.roots_changed();
+            Ok(Code::MCPCONN_OK)
+        })
+    }
+}
+
 /// [any] Answers a request of a server with an error of JSON-RPC: code, such as -1 for "the user rejected it" or -32603
 /// for "it failed", and message, which the server is told. Statuses as of mcpconn_client_answer().
 ///

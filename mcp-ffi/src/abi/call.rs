@@ -94,6 +94,71 @@ pub unsafe extern "C" fn mcpconn_client_call_tool(
     }
 }
 
+/// [any] Sends a request of any method but those that are the client's own ("initialize"): resources/read, prompts/get,
+/// resources/subscribe, completion/complete, logging/setLevel, tools/list with a cursor, and what a server has of its
+/// own. It returns at once; the call ends with exactly one MCPCONN_EVENT_RESULT, whose JSON is the result as it came, or
+/// MCPCONN_EVENT_ERROR. params_json: an object, or empty for none; it is sent as it is. The rest as of
+/// mcpconn_client_call_tool().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_client_request(
+    client: *const mcpconn_client,
+    scope: *const mcpconn_scope,
+    server: mcpconn_str,
+    method: mcpconn_str,
+    params_json: mcpconn_str,
+    options: *const mcpconn_call_options,
+    id: *mut u64,
+    err: *mut *mut mcpconn_error,
+) -> mcpconn_status {
+    // SAFETY: every pointer is NULL or as the header says, and is checked for NULL before it is used.
+    unsafe {
+        fail::run(err, || {
+            let options = call_options(options)?;
+            let call = live(client)?.prepare_request(
+                &scope_or_home(scope),
+                server.read("server")?,
+                method.read("method")?,
+                params_json.read("params_json")?,
+                options,
+            )?;
+            Ok(start(call, id))
+        })
+    }
+}
+
+/// [any] Sends a notification on the session of this scope (NULL: the home session) that is open now; it has no answer,
+/// and may still be lost with the connection. params_json: an object, or empty for none; it is sent as it is.
+///
+/// MCPCONN_EMPTY: no session is open, and none is opened for it. Fails with MCPCONN_ERR_INVALID for an argument that is
+/// not what it must be and for those that are the client's own ("notifications/initialized",
+/// "notifications/cancelled"), with MCPCONN_ERR_UNKNOWN_SERVER, and with MCPCONN_ERR_CLOSED.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_client_notify(
+    client: *const mcpconn_client,
+    scope: *const mcpconn_scope,
+    server: mcpconn_str,
+    method: mcpconn_str,
+    params_json: mcpconn_str,
+    err: *mut *mut mcpconn_error,
+) -> mcpconn_status {
+    // SAFETY: every pointer is NULL or as the header says, and is checked for NULL before it is used.
+    unsafe {
+        fail::run(err, || {
+            let sent = live(client)?.notify(
+                &scope_or_home(scope),
+                server.read("server")?,
+                method.read("method")?,
+                params_json.read("params_json")?,
+            )?;
+            Ok(if sent {
+                Code::MCPCONN_OK
+            } else {
+                Code::MCPCONN_EMPTY
+            })
+        })
+    }
+}
+
 /// [any] Asks a server for its tools, connecting to it if need be; an empty server asks every server of the domain. It
 /// returns at once; the call ends with exactly one MCPCONN_EVENT_RESULT, whose JSON is that of mcpconn_client_tools()
 /// and whose text is one line a tool, or, for a single server, with MCPCONN_EVENT_ERROR if it cannot be had.

@@ -1,6 +1,7 @@
 //! The life of one call: a session, the request, one replay if that is safe, and exactly one completion.
 
 use std::{
+    borrow::Cow,
     future::{Future, poll_fn},
     sync::{
         Arc,
@@ -135,8 +136,8 @@ pub(super) struct Call {
     pub(super) server: Arc<Server>,
     /// Whose session; `None` is the home session.
     pub(super) scope: Option<Arc<str>>,
-    pub(super) method: &'static str,
-    pub(super) params: Bytes,
+    pub(super) method: Cow<'static, str>,
+    pub(super) params: Option<Bytes>,
     pub(super) options: CallOptions,
     pub(super) deadline: Option<Instant>,
 }
@@ -253,7 +254,7 @@ impl Call {
             match lent
                 .session()
                 .session()
-                .start(self.method, Some(&self.params), options)
+                .start(&self.method, self.params.as_deref(), options)
             {
                 Ok(request) => request,
                 Err(error) => return Ok(Err(error)),

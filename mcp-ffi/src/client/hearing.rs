@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mcp_transport::session::{Handler, Offers, ServerRequest, ServerRequestId, Withdrawn};
+use mcp_transport::session::{Handler, Offers, ServerRequest, ServerRequestId, Session, Withdrawn};
 
 use super::{
     asked::Asked,
     event::{Event, EventKind},
     keeper::Reload,
+    live::{Live, Place},
     origin::Origin,
     queue::{EventQueue, Lane},
 };
@@ -18,6 +19,7 @@ use super::{
 pub(super) struct Host {
     pub(super) queue: Arc<EventQueue>,
     pub(super) asked: Arc<Asked>,
+    pub(super) live: Arc<Live>,
     pub(super) offers: Offers,
 }
 
@@ -26,16 +28,19 @@ pub(super) struct Hearing {
     host: Host,
     origin: Origin,
     lane: Lane,
-    /// Names the requests of this session.
+    /// The number of this session.
     session: u64,
+    /// The version of the host's roots when its opening began.
+    roots: u64,
     /// Of the home session alone, which the catalogue is kept by.
     reload: Option<Reload>,
 }
 
 impl Hearing {
     pub(super) fn new(host: Host, origin: Origin, lane: Lane, reload: Option<Reload>) -> Self {
-        let session = host.asked.new_session();
+        let (session, roots) = (host.asked.new_session(), host.live.roots_version());
         Self {
+            roots,
             host,
             origin,
             lane,
@@ -44,11 +49,29 @@ impl Hearing {
         }
     }
 
+    /// The session is open.
+    pub(super) fn opened(&self, session: &Session) {
+        self.host
+            .live
+            .add(self.place(), self.session, session, self.roots);
+    }
+
+    fn place(&self) -> Place {
+        (self.lane, self.origin.scope.clone())
+    }
+
     fn event(&self, id: u64, kind: EventKind) -> Event {
         Event {
             id,
             ..Event::of(kind, &self.origin)
         }
+    }
+}
+
+impl Drop for Hearing {
+    /// It goes with its session.
+    fn drop(&mut self) {
+        self.host.live.remove(&self.place(), self.session);
     }
 }
 

@@ -46,16 +46,17 @@ impl Connect for HomeConnector {
 
     async fn connect(&self, attempt: Attempt) -> Result<HomeSession, Failure> {
         let reload = Reload::default();
-        let hearing = Hearing::new(
+        let hearing = Arc::new(Hearing::new(
             self.opener.host(),
             self.origin.clone(),
             self.lane,
             Some(reload.clone()),
-        );
+        ));
         let opened = self
             .opener
-            .open(attempt.number, Purpose::Home, Arc::new(hearing));
+            .open(attempt.number, Purpose::Home, hearing.clone());
         let session = opened.await.map_err(|error| failure(&error))?;
+        hearing.opened(&session);
         self.pid
             .store(session.pid().unwrap_or(0), Ordering::Relaxed);
         let keeper = CatalogueKeeper {

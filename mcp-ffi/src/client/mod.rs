@@ -19,6 +19,7 @@ mod ids;
 mod keeper;
 mod leaving;
 mod listing;
+mod live;
 mod model_names;
 mod open;
 mod options;
@@ -31,6 +32,7 @@ mod origin;
 mod pool_limits;
 mod prepared;
 mod queue;
+mod request;
 mod runtime;
 mod scope;
 mod scoped;
@@ -119,6 +121,7 @@ impl Client {
                 servers: Mutex::default(),
                 calls: Calls::new(ids.clone()),
                 asked: Arc::new(Asked::new(ids)),
+                live: Arc::default(),
                 fingerprints: RandomState::new(),
                 leaving: Leaving::new(runtime.clone(), cut.subscribe()),
                 cut,
@@ -164,8 +167,8 @@ impl Client {
         let (server, tool) = self.shared.tool_of(&scope.domain, server, tool)?;
         let call = Call {
             scope: scope.name.clone(),
-            method: "tools/call",
-            params: tool_params(&tool, arguments)?,
+            method: "tools/call".into(),
+            params: Some(tool_params(&tool, arguments)?),
             deadline: deadline::of(&options),
             server,
             options,
@@ -232,21 +235,6 @@ impl Client {
     /// is in flight any more.
     pub fn cancel(&self, id: u64) -> bool {
         self.shared.calls.cancel(id)
-    }
-
-    /// Answers a request of a server with this result, a JSON object. `false` if no such request is open: it was
-    /// answered, refused or withdrawn before.
-    ///
-    /// # Errors
-    /// [`Kind::Invalid`] if it is no JSON object; the request is open still.
-    pub fn answer(&self, id: u64, result: &str) -> Result<bool, Error> {
-        self.shared.asked.answer(id, result)
-    }
-
-    /// Answers a request of a server with an error, of which the server is told code and message. `false` as for
-    /// [`Client::answer`].
-    pub fn refuse(&self, id: u64, code: i32, message: &str) -> bool {
-        self.shared.asked.refuse(id, code, message)
     }
 
     /// The tools of a domain's servers that are known now. It asks no server.

@@ -61,21 +61,22 @@ impl PreparedCall {
 
 /// The params of `tools/call`, with the arguments as they are.
 pub(super) fn tool_params(tool: &str, arguments: &str) -> Result<Bytes, Error> {
-    let arguments = match arguments.trim() {
-        "" => "{}",
-        json => {
-            let raw: &RawValue = serde_json::from_str(json).map_err(|error| {
-                Error::new(Kind::Invalid, format!("the arguments are no JSON: {error}"))
-            })?;
-            raw.get()
-        }
-    };
-    if !arguments.starts_with('{') {
-        return Err(Error::new(
-            Kind::Invalid,
-            "the arguments are JSON, but not an object",
-        ));
-    }
+    let arguments = object("the arguments", arguments)?.unwrap_or("{}");
     let tool = serde_json::to_string(tool).expect("a string");
     Ok(format!("{{\"name\":{tool},\"arguments\":{arguments}}}").into())
+}
+
+/// A JSON object that the host gives, under the name that an error calls it by; `None` for nothing.
+pub(super) fn object<'a>(name: &str, json: &'a str) -> Result<Option<&'a str>, Error> {
+    if json.trim().is_empty() {
+        return Ok(None);
+    }
+    let raw: &RawValue = serde_json::from_str(json)
+        .map_err(|error| Error::new(Kind::Invalid, format!("{name} are no JSON: {error}")))?;
+    if raw.get().starts_with('{') {
+        Ok(Some(raw.get()))
+    } else {
+        let message = format!("{name} are JSON, but not an object");
+        Err(Error::new(Kind::Invalid, message))
+    }
 }

@@ -74,12 +74,13 @@ impl ScopedSession {
     ) -> Result<Self, NotOpened> {
         let opener = &server.opener;
         let origin = server.origin(Some(scope));
-        let hearing = Hearing::new(opener.host(), origin, server.lane, None);
+        let hearing = Arc::new(Hearing::new(opener.host(), origin, server.lane, None));
         match opener
-            .open(leave.attempt().number, Purpose::Scoped, Arc::new(hearing))
+            .open(leave.attempt().number, Purpose::Scoped, hearing.clone())
             .await
         {
             Ok(session) => {
+                hearing.opened(&session);
                 let opened = Self(Arc::new(Parts {
                     session: opener.counted(session),
                     budget: leave.opened(),

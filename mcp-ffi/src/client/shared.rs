@@ -17,6 +17,7 @@ use super::{
     error::{Error, Kind},
     hearing::Host,
     leaving::Leaving,
+    live::Live,
     open::Environment,
     options::{CallOptions, ClientOptions},
     origin::Origin,
@@ -37,6 +38,7 @@ pub(super) struct Shared {
     pub(super) calls: Calls,
     /// What servers ask of the host.
     pub(super) asked: Arc<Asked>,
+    pub(super) live: Arc<Live>,
     /// Keys the fingerprints, so that they tell nothing outside of this client.
     pub(super) fingerprints: RandomState,
     /// Told when the time to close is over: what still closes is cut.
@@ -111,6 +113,7 @@ impl Shared {
             host: Host {
                 queue: self.queue.clone(),
                 asked: self.asked.clone(),
+                live: self.live.clone(),
                 offers: self.options.takes.offers(self.options.answer_within),
             },
         }

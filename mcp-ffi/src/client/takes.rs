@@ -8,7 +8,7 @@ use mcp_transport::session::Offers;
 /// what is not taken is refused at once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HostTakes {
-    /// `roots/list`.
+    /// `roots/list`; [`Client::roots_changed`](crate::Client::roots_changed) says that they are others now.
     pub roots: bool,
     /// `sampling/createMessage`.
     pub sampling: bool,
@@ -27,6 +27,7 @@ impl HostTakes {
     pub(super) fn offers(self, answer_within: Duration) -> Offers {
         let mut offers = Offers::default();
         offers.roots = self.roots;
+        offers.roots_list_changed = self.roots;
         offers.sampling = self.sampling || self.sampling_tools || self.sampling_context;
         offers.sampling_tools = self.sampling_tools;
         offers.sampling_context = self.sampling_context;

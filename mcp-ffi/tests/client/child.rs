@@ -5,9 +5,11 @@ use serde_json::{Value, json};
 /// What each of them does; the test adds what it does on its own, as branches of the `case`.
 ///
 /// `$line` is the message and `$id` its id, if it has one. `answer RESULT` answers it, `say MESSAGE` says something.
+/// `$noted` and `$count` are the branches' own. (What is in braces is expanded by the configuration.)
 const SERVER: &str = r#"
 say() { printf '%s\n' "$1"; }
 answer() { say "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":$1}"; }
+noted=null; count=0
 while read -r line; do
     id=${line#*\"id\":}; id=${id%%,*}
     case $line in

@@ -6,6 +6,7 @@ mod expiry;
 
 mod host;
 mod listening;
+mod methods;
 mod requests;
 mod server;
 mod silence;

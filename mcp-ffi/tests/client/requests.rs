@@ -95,7 +95,7 @@ fn a_server_is_answered_once_by_the_host() {
     assert_eq!(result["heard"]["result"], json!({"roots": []}));
     assert_eq!(
         result["opened"]["params"]["capabilities"],
-        json!({"roots": {}})
+        json!({"roots": {"listChanged": true}})
     );
 }
 

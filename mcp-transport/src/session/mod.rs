@@ -8,7 +8,12 @@ mod paging;
 mod request;
 mod router;
 
-use std::{fmt, future::Future, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    future::Future,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -136,6 +141,13 @@ impl fmt::Debug for RequestOptions {
 #[derive(Clone)]
 pub struct Session {
     link: Arc<Link>,
+    info: Arc<Info>,
+}
+
+/// A session that is not kept open by this handle.
+#[derive(Clone)]
+pub struct WeakSession {
+    link: Weak<Link>,
     info: Arc<Info>,
 }
 
@@ -310,6 +322,14 @@ impl Session {
         bytes.map_or(message, |bytes| bytes.max(message))
     }
 
+    /// A handle that does not keep it open.
+    pub fn downgrade(&self) -> WeakSession {
+        WeakSession {
+            link: Arc::downgrade(&self.link),
+            info: self.info.clone(),
+        }
+    }
+
     /// The process id of the server, where it is a child of ours that has not been reaped.
     pub fn pid(&self) -> Option<u32> {
         self.link.transport.pid()
@@ -344,6 +364,22 @@ impl Session {
     /// What was dropped or refused so far.
     pub fn counters(&self) -> Counters {
         self.link.router.counters()
+    }
+}
+
+impl WeakSession {
+    /// The session, if it is still there; it may have ended all the same.
+    pub fn upgrade(&self) -> Option<Session> {
+        Some(Session {
+            link: self.link.upgrade()?,
+            info: self.info.clone(),
+        })
+    }
+}
+
+impl fmt::Debug for WeakSession {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakSession").finish_non_exhaustive()
     }
 }
 
