@@ -431,6 +431,30 @@ impl Budget {
         true
     }
 
+    /// The owner lets the home session go, open or not, and whatever is done for its sake: it is opened again when
+    /// somebody wants it. No loss and no charge; but what earlier failures delay or bar stays delayed and barred.
+    /// Returns the generation of the session that the owner closes, or whose opening it gives up.
+    pub fn let_go(&mut self, now: Timestamp) -> Option<u64> {
+        let now = self.advance(now);
+        if self.stopped {
+            return None;
+        }
+        self.attended = false;
+        self.woken = false;
+        let home = self.openings.home().map(|(generation, _)| generation);
+        match home {
+            Some(generation) => {
+                self.closed(now, generation);
+            }
+            None if self.held => {
+                self.held = self.kept_open;
+                self.reason = Reason::Ended;
+            }
+            None => {}
+        }
+        home
+    }
+
     // Where it stands.
 
     /// Where the binding stands.

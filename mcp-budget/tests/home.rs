@@ -647,3 +647,28 @@ fn each_step_is_told_once() {
         ]
     );
 }
+
+// The owner's explicit close.
+
+#[test]
+fn what_waits_to_reconnect_and_is_let_go_is_tried_again_only_when_it_is_wanted() {
+    let mut bench = Bench::held(exact());
+    bench.flap();
+    bench.flap();
+    assert_eq!(bench.budget.let_go(bench.now), None);
+    assert_eq!(bench.budget.timeout(), None);
+    bench.pass(HOUR);
+    assert_eq!(bench.poll(), None);
+    assert_eq!((bench.state(), bench.standing().charges), (State::Idle, 2));
+    bench.budget.hold(bench.now);
+    bench.open();
+}
+
+#[test]
+fn what_is_kept_open_is_opened_again_after_it_was_let_go() {
+    let (mut bench, home) = Bench::proven(exact());
+    bench.budget.keep_open(bench.now, true);
+    assert_eq!(bench.budget.let_go(bench.now), Some(home));
+    assert!(bench.open() > home);
+    assert_eq!(bench.standing().charges, 0);
+}

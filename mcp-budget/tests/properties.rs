@@ -22,6 +22,7 @@ enum Step {
     Fails(usize, Cause, Option<Duration>),
     Closes(usize),
     Leave,
+    LetGo,
     Hold,
     Attend(bool),
     KeepOpen(bool),
@@ -122,6 +123,13 @@ impl World {
                     }
                 }
             }
+            Step::LetGo => {
+                self.attended = false;
+                let home = self.budget.let_go(now);
+                let mut ours = self.sessions.iter().filter(|(_, (home, _))| *home);
+                assert_eq!(home, ours.next().map(|(generation, _)| *generation));
+                home.map(|home| self.sessions.remove(&home));
+            }
             Step::Hold => self.budget.hold(now),
             Step::Attend(waits) => {
                 self.attended = waits;
@@ -184,6 +192,7 @@ fn steps(causes: &'static [Cause]) -> impl Strategy<Value = Vec<Step>> {
             .prop_map(|(n, cause, wait)| Step::Fails(n, cause, wait)),
         1 => n.prop_map(Step::Closes),
         2 => Just(Step::Leave),
+        1 => Just(Step::LetGo),
         3 => Just(Step::Hold),
         1 => any::<bool>().prop_map(Step::Attend),
         1 => any::<bool>().prop_map(Step::KeepOpen),
@@ -288,7 +297,7 @@ proptest! {
         let mut world = World::new(Policy::default());
         let most = if scopes { 1 + 4 + 5 } else { 1 + 5 };
         let allowed = |step: &Step| match step {
-            Step::Proves(_) | Step::Closes(_) | Step::Restart => false,
+            Step::Proves(_) | Step::Closes(_) | Step::LetGo | Step::Restart => false,
             Step::Leave => scopes,
             _ => true,
         };

@@ -21,7 +21,7 @@ const fn event(name: &'static str, happens: fn(&mut Bench, u64)) -> Event {
     Event { name, happens }
 }
 
-const EVENTS: [Event; 19] = [
+const EVENTS: [Event; 20] = [
     event("it is wanted", |bench, _| bench.budget.hold(bench.now)),
     event("a call waits", |bench, _| {
         bench.budget.attend(bench.now, true)
@@ -54,6 +54,9 @@ const EVENTS: [Event; 19] = [
     event("lost: fatal", |bench, home| lose(bench, home, Cause::Fatal)),
     event("closed by its owner", |bench, home| {
         bench.budget.closed(bench.now, home);
+    }),
+    event("its owner lets it go", |bench, _| {
+        bench.budget.let_go(bench.now);
     }),
     event("a call is refused", |bench, _| {
         bench.budget.knock(bench.now)
@@ -141,6 +144,7 @@ const SITUATIONS: [Situation; 15] = [
             ("lost: routine", "waiting, a charge"),
             ("lost: fatal", "stopped"),
             ("closed by its owner", "idle"),
+            ("its owner lets it go", "idle"),
             ("a scoped session is lost", "a charge"),
             ("shutdown", "stopped"),
         ],
@@ -165,6 +169,7 @@ const SITUATIONS: [Situation; 15] = [
             ("lost: routine", "parked, a charge"),
             ("lost: fatal", "stopped"),
             ("closed by its owner", "waiting"),
+            ("its owner lets it go", "waiting"),
             ("shutdown", "stopped"),
         ],
     },
@@ -186,6 +191,7 @@ const SITUATIONS: [Situation; 15] = [
             ("lost: routine", "waiting, a charge"),
             ("lost: fatal", "stopped"),
             ("closed by its owner", "idle"),
+            ("its owner lets it go", "idle"),
             ("a scoped session is lost", "a charge"),
             ("shutdown", "stopped"),
         ],
@@ -208,6 +214,7 @@ const SITUATIONS: [Situation; 15] = [
             ("lost: routine", "parked"),
             ("lost: fatal", "stopped"),
             ("closed by its owner", "parked"),
+            ("its owner lets it go", "parked"),
             ("shutdown", "stopped"),
         ],
     },
@@ -229,6 +236,7 @@ const SITUATIONS: [Situation; 15] = [
             ("lost: routine", "waiting, a charge"),
             ("lost: fatal", "stopped"),
             ("closed by its owner", "waiting"),
+            ("its owner lets it go", "waiting"),
             ("a scoped session gives proof", "charges cleared"),
             ("a scoped session is lost", "a charge"),
             ("shutdown", "stopped"),
@@ -254,6 +262,7 @@ const SITUATIONS: [Situation; 15] = [
             ("lost: routine", "parked, a charge"),
             ("lost: fatal", "stopped"),
             ("closed by its owner", "waiting"),
+            ("its owner lets it go", "waiting"),
             ("shutdown", "stopped"),
         ],
     },
@@ -275,6 +284,7 @@ const SITUATIONS: [Situation; 15] = [
             ("lost: routine", "waiting, a charge"),
             ("lost: fatal", "stopped"),
             ("closed by its owner", "idle"),
+            ("its owner lets it go", "idle"),
             ("a scoped session is lost", "a charge"),
             ("shutdown", "stopped"),
         ],
@@ -297,6 +307,7 @@ const SITUATIONS: [Situation; 15] = [
             ("lost: routine", "parked"),
             ("lost: fatal", "stopped"),
             ("closed by its owner", "parked"),
+            ("its owner lets it go", "parked"),
             ("a scoped session gives proof", "charges cleared"),
             ("a scoped session is lost", "parked"),
             ("shutdown", "stopped"),
@@ -314,6 +325,7 @@ const SITUATIONS: [Situation; 15] = [
             ("lost: routine", "idle"),
             ("lost: fatal", "stopped"),
             ("closed by its owner", "idle"),
+            ("its owner lets it go", "idle"),
             ("a scoped session is lost", "a charge"),
             ("shutdown", "stopped"),
         ],

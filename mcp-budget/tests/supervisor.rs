@@ -425,6 +425,90 @@ async fn a_panic_in_an_observer_changes_nothing() {
     assert_eq!(supervisor.status().state, State::Proven);
 }
 
+// The owner lets the home session go.
+
+#[tokio::test(start_paused = true)]
+async fn a_home_session_that_is_let_go_is_its_owners_to_close_and_the_next_call_has_another() {
+    let (supervisor, connector, _) = supervise(|_| Fate::Opens(Life::Long));
+    let live = home(&supervisor).await.unwrap();
+    supervisor.proven(live.generation);
+    let gone = supervisor.let_go().expect("it was open");
+    assert_eq!(gone.generation, live.generation);
+    assert_eq!(supervisor.status().state, State::Idle);
+    assert!(supervisor.let_go().is_none());
+    sleep(MINUTE * 60).await;
+    assert_eq!(
+        connector.attempts(),
+        1,
+        "nobody wanted it, and it was not lost"
+    );
+    assert!(connector.seen(|seen| seen.closed.is_empty()));
+    // Its end is nobody's news any more.
+    gone.session.kill();
+    let next = home(&supervisor).await.unwrap();
+    assert!(next.generation > live.generation);
+    assert_eq!(supervisor.status().charges, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn letting_go_tells_who_waits_and_gives_the_attempt_up() {
+    let (supervisor, connector, _) = supervise(|nth| match nth {
+        1 => Fate::Hangs,
+        _ => Fate::Opens(Life::Long),
+    });
+    let waiting = tokio::spawn({
+        let supervisor = supervisor.clone();
+        async move { home(&supervisor).await }
+    });
+    connector.attempted(1).await;
+    assert!(supervisor.let_go().is_none());
+    assert_eq!(waiting.await.unwrap().unwrap_err().why, Why::Closed);
+    settle().await;
+    assert_eq!(connector.seen(|seen| seen.given_up), 1);
+    assert_eq!(
+        (supervisor.status().state, supervisor.status().charges),
+        (State::Idle, 0)
+    );
+    home(&supervisor).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_opened_while_it_was_let_go_is_closed() {
+    let opens = Arc::new(Notify::new());
+    let (supervisor, connector, _) = supervise({
+        let opens = opens.clone();
+        move |_| Fate::OpensWhen(opens.clone(), Life::Long)
+    });
+    supervisor.start();
+    connector.attempted(1).await;
+    opens.notify_one();
+    // Not a step in between: the session is there, and the supervisor has not seen it.
+    tokio::task::yield_now().await;
+    let open = supervisor.let_go();
+    settle().await;
+    let (left, opened) = connector.seen(|seen| (seen.open.len(), seen.closed.len()));
+    assert_eq!(
+        left,
+        usize::from(open.is_some()),
+        "{opened} opened and closed"
+    );
+    assert_eq!(supervisor.status().state, State::Idle);
+}
+
+#[tokio::test(start_paused = true)]
+async fn letting_go_of_a_parked_binding_does_not_unpark_it() {
+    let (supervisor, connector, _) =
+        supervise(|_| Fate::Fails(Cause::Permanent, "no such program"));
+    home(&supervisor).await.unwrap_err();
+    assert!(supervisor.let_go().is_none());
+    assert_eq!(
+        (supervisor.status().state, supervisor.status().reason),
+        (State::Parked, Reason::Permanent)
+    );
+    assert_eq!(home(&supervisor).await.unwrap_err().why, Why::Parked);
+    assert_eq!(connector.attempts(), 1);
+}
+
 // The end.
 
 #[tokio::test(start_paused = true)]

@@ -68,6 +68,8 @@ pub(super) enum Delivery<C: Connect> {
 
 /// Work for the driver.
 pub(super) struct Orders<S> {
+    /// The attempt to open the home session is given up, before another is begun.
+    pub(super) give_up: bool,
     pub(super) connect: Option<Granted>,
     pub(super) probe: Option<(u64, S)>,
     /// Whether it lives is to be asked.
@@ -87,6 +89,7 @@ pub(super) struct Orders<S> {
 impl<S> Orders<S> {
     fn none() -> Self {
         Self {
+            give_up: false,
             connect: None,
             probe: None,
             check: None,
@@ -254,6 +257,33 @@ impl<C: Connect> Desk<C> {
     pub(super) fn home_lost(&mut self, now: Timestamp, generation: u64, failure: Failure) {
         if self.home_generation() == Some(generation) {
             self.lost(now, generation, failure);
+        }
+    }
+
+    /// The owner lets the home session go, which is the caller's to close then.
+    pub(super) fn let_go(&mut self, now: Timestamp) -> Option<Live<C::Session>> {
+        let generation = self.budget.let_go(now)?;
+        let open = self.home.take();
+        if open.is_none() && self.orders.connect.take().is_none() {
+            self.orders.give_up = true;
+        }
+        let (generation, session) = open.filter(|(open, _)| *open == generation)?;
+        Some(Live {
+            session,
+            generation,
+        })
+    }
+
+    /// Who waits for the home session is told that the owner lets it go.
+    pub(super) fn dismiss_callers(&mut self) {
+        for caller in mem::take(&mut self.callers) {
+            let answer = Err(Unavailable {
+                why: Why::Closed,
+                reason: self.budget.standing().reason,
+                next_try: None,
+                error: None,
+            });
+            self.outbox.push(Delivery::Home(caller.answer, answer));
         }
     }
 

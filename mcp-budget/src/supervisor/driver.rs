@@ -115,6 +115,9 @@ impl<C: Connect> Driver<C> {
         for (side, urgency) in orders.asks {
             self.queue(side, urgency);
         }
+        if let Some(attempt) = self.attempt.take_if(|_| orders.give_up) {
+            attempt.abort();
+        }
         if let Some(granted) = orders.connect {
             self.connect(granted);
         }

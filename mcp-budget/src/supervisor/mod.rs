@@ -266,6 +266,17 @@ impl<C: Connect> Supervisor<C> {
             .with(|desk, now| desk.home_lost(now, generation, failure));
     }
 
+    /// The owner's explicit close: takes the home session out, which the caller closes then, gives up an attempt to open
+    /// it, and tells all who wait for it, as [`Why::Closed`]. It costs nothing and ends no delay and no parking; the next
+    /// call has it opened again, as does [`keep_open`](Self::keep_open).
+    pub fn let_go(&self) -> Option<Live<C::Session>> {
+        self.shared.with(|desk, now| {
+            let open = desk.let_go(now);
+            desk.dismiss_callers();
+            open
+        })
+    }
+
     /// The host says to try now: ends waiting and parking for one attempt, which still keeps the floor.
     pub fn wake(&self) {
         self.shared.with(|desk, now| desk.budget_mut().wake(now));

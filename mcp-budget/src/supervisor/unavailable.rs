@@ -29,6 +29,8 @@ pub enum Why {
     Deadline,
     /// The binding is parked.
     Parked,
+    /// The owner let the home session go while the call waited for it.
+    Closed,
     /// The binding is stopped, for good.
     Stopped,
 }
@@ -40,6 +42,7 @@ impl fmt::Display for Unavailable {
             Why::Waiting => write!(f, "waiting to reconnect ({})", self.reason)?,
             Why::Deadline => f.write_str("not connected within the deadline")?,
             Why::Parked => write!(f, "parked ({})", self.reason)?,
+            Why::Closed => f.write_str("its session was closed while the call waited for it")?,
             Why::Stopped => write!(f, "stopped ({})", self.reason)?,
         }
         match self.next_try {

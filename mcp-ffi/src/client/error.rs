@@ -121,6 +121,7 @@ impl Error {
             Why::Deadline => Kind::Timeout,
             Why::Parked if why.reason == Reason::Auth => Kind::Auth,
             Why::Parked => Kind::Parked,
+            Why::Closed => Kind::Closed,
             Why::Stopped if why.reason == Reason::Shutdown => Kind::Closed,
             Why::Stopped => Kind::Internal,
         };
