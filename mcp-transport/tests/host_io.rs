@@ -11,7 +11,7 @@ use bytes::Bytes;
 use common::{Heard, LONG, Notifications, options};
 use mcp_transport::{
     error::{Error, ErrorKind, Outcome},
-    host::{Framing, HostIo, HostLink, HostTransport},
+    host::{Framing, HostIo, HostLink, HostTransport, NotTaken},
     session::{Backlog, Handler, RequestOptions, Session},
 };
 use serde_json::{Value, json};
@@ -33,8 +33,10 @@ impl HostIo for Host {
     fn open(&self, link: HostLink) {
         let _ = self.0.send(Asked::Open(link));
     }
-    fn send(&self, bytes: Bytes) {
-        let _ = self.0.send(Asked::Send(bytes));
+    fn send(&self, link: &HostLink) {
+        if let Some(bytes) = link.take() {
+            let _ = self.0.send(Asked::Send(bytes));
+        }
     }
     fn close(&self) {
         let _ = self.0.send(Asked::Close);
@@ -69,7 +71,7 @@ impl Play {
     async fn message(&mut self) -> Value {
         match self.next().await {
             Asked::Send(bytes) => {
-                self.link().sent(bytes.len());
+                self.link().sent(bytes.len()).unwrap();
                 serde_json::from_slice(&bytes).unwrap()
             }
             other => panic!("not a message: {other:?}"),
@@ -77,7 +79,8 @@ impl Play {
     }
 
     fn says(&self, message: Value, end: &str) {
-        self.link().received(format!("{message}{end}").as_bytes());
+        let bytes = format!("{message}{end}");
+        self.link().received(bytes.as_bytes()).unwrap();
     }
 
     async fn handshake(&mut self, end: &str) {
@@ -85,7 +88,7 @@ impl Play {
             Asked::Open(link) => self.link = Some(link),
             other => panic!("not opened: {other:?}"),
         }
-        self.link().opened();
+        self.link().opened().unwrap();
         let initialize = self.message().await;
         let result = json!({"protocolVersion": "2025-11-25"});
         self.says(json!({"id": initialize["id"], "result": result}), end);
@@ -118,12 +121,14 @@ async fn a_session_is_opened_called_and_closed_over_bytes_cut_anywhere() {
         json!({"id": request["id"], "result": {"a": "\u{20ac}"}})
     );
     for byte in answer.as_bytes() {
-        play.link().received(&[*byte]);
+        play.link().received(&[*byte]).unwrap();
     }
     assert_eq!(call.await.unwrap(), "{\"a\":\"\u{20ac}\"}");
     let closing = tokio::spawn(session.close(LONG));
     assert!(matches!(play.next().await, Asked::Close));
-    play.link().closed(Error::new(ErrorKind::Closed, "bye"));
+    let bye = || Error::new(ErrorKind::Closed, "bye");
+    play.link().closed(bye()).unwrap();
+    assert_eq!(play.link().closed(bye()), Err(NotTaken::Closed));
     closing.await.unwrap();
     assert_eq!(session.ended().await.kind, ErrorKind::Closed);
 }
@@ -138,7 +143,7 @@ async fn messages_go_and_come_whole_and_without_newlines() {
     assert!(!bytes.contains(&b'\n'));
     // A newline inside of a message ends nothing.
     let answer = "{\"id\":2,\n \"result\":\n{}}";
-    play.link().received_message(Bytes::from(answer));
+    play.link().received_message(Bytes::from(answer)).unwrap();
     assert_eq!(call.await.unwrap(), "{}");
 }
 
@@ -161,7 +166,8 @@ async fn a_link_that_cannot_be_opened_says_why() {
         let Asked::Open(link) = play.next().await else {
             panic!("not opened")
         };
-        link.closed(Error::new(ErrorKind::Config, "no such port"));
+        link.closed(Error::new(ErrorKind::Config, "no such port"))
+            .unwrap();
     };
     let error = tokio::join!(opening, refuse).0.unwrap_err();
     assert_eq!(
@@ -180,8 +186,8 @@ async fn giving_up_an_opening_closes_the_link() {
     opening.abort();
     assert!(matches!(play.next().await, Asked::Close));
     // What comes late touches nothing.
-    link.opened();
-    link.received(b"{}\n");
+    assert_eq!(link.opened(), Err(NotTaken::Closed));
+    assert_eq!(link.received(b"{}\n"), Err(NotTaken::Closed));
     assert!(play.asked.recv().await.is_none());
 }
 
@@ -194,9 +200,12 @@ async fn a_link_that_breaks_tells_each_call_what_is_known_of_it() {
     play.message().await;
     assert!(matches!(play.next().await, Asked::Send(bytes) if bytes.len() > 100_000));
     assert!(play.asked.try_recv().is_err(), "beyond the window");
-    play.link().sent(50_000);
+    play.link().sent(50_000).unwrap();
+    let too_much = play.link().sent(60_000).unwrap_err();
+    assert!(matches!(too_much, NotTaken::TooMuch { said: 60_000, taken } if taken < 60_000));
     play.link()
-        .closed(Error::new(ErrorKind::Transport, "reset"));
+        .closed(Error::new(ErrorKind::Transport, "reset"))
+        .unwrap();
     let outcome = |error: Error| (error.kind, error.outcome);
     assert_eq!(
         outcome(gone.await.unwrap_err()),
@@ -212,7 +221,7 @@ async fn a_link_that_breaks_tells_each_call_what_is_known_of_it() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_dropped_before_it_was_handed_out_never_is_and_needs_no_cancelling() {
+async fn a_call_that_is_dropped_before_it_was_taken_never_is_and_needs_no_cancelling() {
     let (session, mut play) = open(Framing::Bytes).await;
     let large = Some(Bytes::from(json!({"x": "x".repeat(100_000)}).to_string()));
     let first = session.request("first", large, RequestOptions::default());
@@ -226,7 +235,7 @@ async fn a_call_that_is_dropped_before_it_was_handed_out_never_is_and_needs_no_c
         .unwrap();
     assert_eq!(play.message().await["method"], "first");
     assert_eq!(play.message().await["method"], "third");
-    // One that was handed out may be on its way, whatever the host has said.
+    // One that was taken may be on its way, whatever the host has said.
     assert_eq!(
         third.cancel("enough").await.unwrap_err().outcome,
         Outcome::Unknown
@@ -245,26 +254,30 @@ struct Inside {
 impl HostIo for Inside {
     fn open(&self, link: HostLink) {
         *self.link.lock().unwrap() = Some(link.clone());
-        link.opened();
+        link.opened().unwrap();
     }
-    fn send(&self, bytes: Bytes) {
+    fn send(&self, link: &HostLink) {
+        let Some(bytes) = link.take() else {
+            panic!("nobody takes it back")
+        };
         // Never two at once, whichever threads send and feed.
         assert!(!std::mem::replace(
             &mut *self.in_a_call.lock().unwrap(),
             true
         ));
-        let link = self.link.lock().unwrap().clone().unwrap();
-        link.sent(bytes.len());
+        link.sent(bytes.len()).unwrap();
         let message: Value = serde_json::from_slice(&bytes).unwrap();
         if let Some(id) = message.get("id") {
             let result = json!({"protocolVersion": "2025-11-25", "echo": message["params"]});
-            link.received(format!("{}\n", json!({"id": id, "result": result})).as_bytes());
+            let answer = format!("{}\n", json!({"id": id, "result": result}));
+            link.received(answer.as_bytes()).unwrap();
         }
         *self.in_a_call.lock().unwrap() = false;
     }
     fn close(&self) {
         let link = self.link.lock().unwrap().take().unwrap();
-        link.closed(Error::new(ErrorKind::Closed, "closed"));
+        link.closed(Error::new(ErrorKind::Closed, "closed"))
+            .unwrap();
     }
 }
 
@@ -332,4 +345,74 @@ async fn a_handler_that_panics_ends_its_session_and_closes_the_link() {
     assert!(fed.is_err());
     assert_eq!(session.ended().await.kind, ErrorKind::Internal);
     assert!(matches!(play.next().await, Asked::Close));
+}
+
+/// A host that is told what can be sent, and takes it when the test does.
+struct Later(mpsc::UnboundedSender<HostLink>);
+
+impl HostIo for Later {
+    fn open(&self, link: HostLink) {
+        link.opened().unwrap();
+    }
+    fn send(&self, link: &HostLink) {
+        let _ = self.0.send(link.clone());
+    }
+    fn close(&self) {}
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_host_has_not_taken_is_taken_back_at_its_deadline_and_was_not_sent() {
+    let (sender, mut told) = mpsc::unbounded_channel();
+    let transport = HostTransport::new(Arc::new(Later(sender)), Framing::Messages);
+    let opening = Session::open(Arc::new(transport), options(Arc::new(())));
+    let handshake = async {
+        let link = told.recv().await.unwrap();
+        let initialize: Value = serde_json::from_slice(&link.take().unwrap()).unwrap();
+        let result = json!({"protocolVersion": "2025-11-25"});
+        let answer = json!({"id": initialize["id"], "result": result}).to_string();
+        link.received(answer.as_bytes()).unwrap();
+        told.recv().await.unwrap().take().unwrap();
+        link
+    };
+    let (session, link) = tokio::join!(opening, handshake);
+    let session = session.unwrap();
+    let until = |limit| RequestOptions::until(tokio::time::Instant::now() + limit);
+    let soon = session.request("soon", None, until(Duration::from_secs(1)));
+    let late = session.request("late", None, until(Duration::from_secs(2)));
+    let error = soon.await.unwrap_err();
+    assert_eq!(
+        (error.kind, error.outcome),
+        (ErrorKind::Timeout, Outcome::NotSent)
+    );
+    told.recv().await.unwrap();
+    let taken: Value = serde_json::from_slice(&link.take().unwrap()).unwrap();
+    assert_eq!(taken["method"], "late");
+    assert_eq!(link.take(), None);
+    assert_eq!(late.await.unwrap_err().outcome, Outcome::Unknown);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_host_that_never_opens_or_takes_is_named_in_the_error() {
+    struct Idle;
+    impl HostIo for Idle {
+        fn open(&self, _: HostLink) {}
+        fn send(&self, _: &HostLink) {}
+        fn close(&self) {}
+    }
+    let transport = Arc::new(HostTransport::new(Arc::new(Idle), Framing::Bytes));
+    let opening = Session::open(transport, options(Arc::new(())));
+    let error = opening.await.unwrap_err();
+    assert!(
+        error.message.contains("has not said that the link is open"),
+        "{error}"
+    );
+
+    let (sender, _told) = mpsc::unbounded_channel();
+    let transport = HostTransport::new(Arc::new(Later(sender)), Framing::Bytes);
+    let opening = Session::open(Arc::new(transport), options(Arc::new(())));
+    let error = opening.await.unwrap_err();
+    assert!(
+        error.message.contains("has not taken what is to be sent"),
+        "{error}"
+    );
 }

@@ -22,8 +22,8 @@ const WINDOW: u64 = 64 << 10;
 pub(super) enum Effect {
     /// The host is asked to connect.
     Open,
-    /// To send.
-    Send(Bytes),
+    /// To take what can be sent, one message of it.
+    Send,
     /// To close.
     Close,
     /// To feed nothing for now, or to go on.
@@ -56,12 +56,14 @@ pub(super) struct Core {
     framing: Framing,
     max_frame: usize,
     splitter: Splitter,
-    /// What has not been handed to the host.
+    /// What the host has not taken.
     queue: VecDeque<Outgoing>,
-    /// The requests that were handed out and have not gone, each with the count of bytes at its end.
+    /// The host was told that something can be taken, and has not come for it.
+    offered: bool,
+    /// The requests that were taken and have not gone, each with the count of bytes at its end.
     on_the_way: VecDeque<(RequestId, u64)>,
-    /// Requests that were handed out just now.
-    handed_out: Vec<RequestId>,
+    /// Requests that were taken just now.
+    taken: Vec<RequestId>,
     given: u64,
     gone: u64,
     held: bool,
@@ -77,8 +79,9 @@ impl Core {
             max_frame,
             splitter: Splitter::new(max_frame),
             queue: VecDeque::new(),
+            offered: false,
             on_the_way: VecDeque::new(),
-            handed_out: Vec::new(),
+            taken: Vec::new(),
             given: 0,
             gone: 0,
             held: false,
@@ -107,7 +110,7 @@ impl Core {
         }
         self.state = State::Open;
         let mut effects = vec![Effect::Opened];
-        self.hand_out(&mut effects);
+        self.offer(&mut effects);
         effects
     }
 
@@ -116,19 +119,33 @@ impl Core {
         let mut effects = Vec::new();
         if matches!(self.state, State::Opening | State::Open) {
             self.queue.push_back(message);
-            self.hand_out(&mut effects);
+            self.offer(&mut effects);
         }
         effects
     }
 
-    /// Our side takes a request back, if it has not been handed out.
+    /// Our side takes a request back, if the host has not taken it.
     pub(super) fn withdraw(&mut self, id: RequestId) {
         self.queue.retain(|message| message.request != Some(id));
     }
 
-    /// The host has sent so many bytes more.
-    pub(super) fn sent(&mut self, bytes: usize) -> Vec<Effect> {
-        self.gone = self.gone.saturating_add(bytes as u64).min(self.given);
+    /// The host takes the next message, if it may have one now.
+    pub(super) fn take(&mut self) -> (Option<Bytes>, Vec<Effect>) {
+        self.offered = false;
+        let bytes = if self.may_give() { self.give() } else { None };
+        let mut effects = Vec::new();
+        self.offer(&mut effects);
+        (bytes, effects)
+    }
+
+    /// How many bytes the host has taken and not said to have gone.
+    pub(super) fn not_gone(&self) -> u64 {
+        self.given - self.gone
+    }
+
+    /// The host has sent so many bytes more, of those that have not gone.
+    pub(super) fn sent(&mut self, bytes: u64) -> Vec<Effect> {
+        self.gone += bytes.min(self.not_gone());
         while self
             .on_the_way
             .front()
@@ -137,7 +154,7 @@ impl Core {
             self.on_the_way.pop_front();
         }
         let mut effects = Vec::new();
-        self.hand_out(&mut effects);
+        self.offer(&mut effects);
         effects
     }
 
@@ -205,6 +222,28 @@ impl Core {
         Effect::Noise {
             bytes,
             count: self.noise,
+        }
+    }
+
+    /// Whether our side has closed it, or either side has said the last word.
+    pub(super) fn is_closing(&self) -> bool {
+        matches!(self.state, State::Closing | State::Closed)
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.state == State::Closed
+    }
+
+    /// What the host has not done, in one line.
+    pub(super) fn describe_owed(&self) -> Option<String> {
+        let not_gone = self.not_gone();
+        match self.state {
+            State::Opening => Some("the host has not said that the link is open".into()),
+            State::Open if not_gone > 0 => Some(format!(
+                "the host has not said that {not_gone} bytes which it took have gone"
+            )),
+            State::Open if self.offered => Some("the host has not taken what is to be sent".into()),
+            _ => None,
         }
     }
 
@@ -283,32 +322,39 @@ impl Core {
         [Effect::Ended(why)].into_iter().chain(asked).collect()
     }
 
-    /// The requests that were handed out since this was asked last.
-    pub(super) fn take_handed_out(&mut self) -> Vec<RequestId> {
-        std::mem::take(&mut self.handed_out)
+    /// The requests that were taken since this was asked last.
+    pub(super) fn requests_taken(&mut self) -> Vec<RequestId> {
+        std::mem::take(&mut self.taken)
     }
 
-    fn hand_out(&mut self, effects: &mut Vec<Effect>) {
-        while self.state == State::Open && self.given - self.gone < WINDOW {
-            let Some(message) = self.queue.pop_front() else {
-                return;
-            };
-            let bytes = match self.framing {
-                Framing::Messages => message.bytes,
-                Framing::Bytes => {
-                    // In place where there is room, as messages of ours have.
-                    let mut bytes = BytesMut::from(message.bytes);
-                    bytes.put_u8(b'\n');
-                    bytes.freeze()
-                }
-            };
-            self.given += bytes.len() as u64;
-            if let Some(id) = message.request {
-                self.on_the_way.push_back((id, self.given));
-                self.handed_out.push(id);
-            }
-            effects.push(Effect::Send(bytes));
+    fn may_give(&self) -> bool {
+        self.state == State::Open && self.not_gone() < WINDOW
+    }
+
+    fn offer(&mut self, effects: &mut Vec<Effect>) {
+        if !self.offered && self.may_give() && !self.queue.is_empty() {
+            self.offered = true;
+            effects.push(Effect::Send);
         }
+    }
+
+    fn give(&mut self) -> Option<Bytes> {
+        let message = self.queue.pop_front()?;
+        let bytes = match self.framing {
+            Framing::Messages => message.bytes,
+            Framing::Bytes => {
+                // In place where there is room, as messages of ours have.
+                let mut bytes = BytesMut::from(message.bytes);
+                bytes.put_u8(b'\n');
+                bytes.freeze()
+            }
+        };
+        self.given += bytes.len() as u64;
+        if let Some(id) = message.request {
+            self.on_the_way.push_back((id, self.given));
+            self.taken.push(id);
+        }
+        Some(bytes)
     }
 }
 
@@ -323,7 +369,7 @@ impl fmt::Debug for Core {
             .field("state", &self.state)
             .field("framing", &self.framing)
             .field("queue", &self.queue.len())
-            .field("on_the_way", &(self.given - self.gone))
+            .field("on_the_way", &self.not_gone())
             .finish_non_exhaustive()
     }
 }
@@ -346,29 +392,48 @@ mod tests {
         }
     }
 
-    fn sizes(effects: &[Effect]) -> Vec<usize> {
-        let size = |effect: &Effect| match effect {
-            Effect::Send(bytes) => bytes.len(),
-            other => panic!("not to be sent: {other:?}"),
-        };
-        effects.iter().map(size).collect()
+    fn is_offer(effects: &[Effect]) -> bool {
+        matches!(effects, [Effect::Send])
+    }
+
+    fn taken(core: &mut Core) -> Option<usize> {
+        core.take().0.map(|bytes| bytes.len())
     }
 
     #[test]
-    fn no_more_is_handed_out_than_the_window_and_the_rest_follows_what_has_gone() {
+    fn no_more_is_given_than_the_window_and_the_rest_follows_what_has_gone() {
         let mut core = open(Framing::Bytes);
         let most = WINDOW as usize;
-        assert_eq!(sizes(&core.send(request(1, most))), [most + 1]);
+        assert!(is_offer(&core.send(request(1, most))));
         assert!(core.send(request(2, 9)).is_empty());
         assert!(core.send(request(3, 9)).is_empty());
-        assert_eq!(core.take_handed_out(), [RequestId(1)]);
+        assert_eq!(taken(&mut core), Some(most + 1));
+        assert_eq!(core.requests_taken(), [RequestId(1)]);
+        assert_eq!(taken(&mut core), None);
         assert!(core.sent(1).is_empty());
         core.withdraw(RequestId(2));
-        assert_eq!(sizes(&core.sent(1)), [10]);
-        assert_eq!(core.take_handed_out(), [RequestId(3)]);
+        assert!(is_offer(&core.sent(1)));
+        assert_eq!(taken(&mut core), Some(10));
+        assert_eq!(core.requests_taken(), [RequestId(3)]);
         // Said too much: no more than was given counts.
-        core.sent(usize::MAX);
+        core.sent(u64::MAX);
         assert_eq!((core.given, core.gone), (core.given, core.given));
+    }
+
+    #[test]
+    fn each_message_is_offered_once_and_what_was_withdrawn_is_not_there_to_be_taken() {
+        let mut core = open(Framing::Messages);
+        assert!(is_offer(&core.send(request(1, 10))));
+        assert!(core.send(request(2, 20)).is_empty());
+        let (first, again) = core.take();
+        assert_eq!(first.map(|bytes| bytes.len()), Some(10));
+        assert!(is_offer(&again));
+        core.withdraw(RequestId(2));
+        assert_eq!(taken(&mut core), None);
+        assert_eq!(core.requests_taken(), [RequestId(1)]);
+        assert!(is_offer(&core.send(request(3, 30))));
+        assert!(matches!(core.close()[..], [Effect::Close]));
+        assert_eq!(taken(&mut core), None);
     }
 
     #[test]
@@ -376,6 +441,7 @@ mod tests {
         let mut core = open(Framing::Messages);
         core.send(request(1, 10));
         core.send(request(2, 10));
+        assert_eq!((taken(&mut core), taken(&mut core)), (Some(10), Some(10)));
         core.sent(19);
         let effects = core.closed(Error::new(ErrorKind::Transport, "reset"));
         let [Effect::Failed(RequestId(2), error), Effect::Ended(_)] = &effects[..] else {

@@ -12,17 +12,18 @@
 //!
 //! impl HostIo for Loopback {
 //!     fn open(&self, link: HostLink) {
-//!         link.opened();
+//!         let _ = link.opened();
 //!         *self.0.lock().unwrap() = Some(link);
 //!     }
-//!     fn send(&self, bytes: bytes::Bytes) {
-//!         let link = self.0.lock().unwrap().clone().unwrap();
-//!         link.sent(bytes.len());
-//!         link.received(&bytes);
+//!     fn send(&self, link: &HostLink) {
+//!         if let Some(bytes) = link.take() {
+//!             let _ = link.sent(bytes.len());
+//!             let _ = link.received(&bytes);
+//!         }
 //!     }
 //!     fn close(&self) {
 //!         if let Some(link) = self.0.lock().unwrap().take() {
-//!             link.closed(Error::new(ErrorKind::Closed, "the link was closed"));
+//!             let _ = link.closed(Error::new(ErrorKind::Closed, "the link was closed"));
 //!         }
 //!     }
 //! }
@@ -72,9 +73,9 @@ pub trait HostIo: Send + Sync + 'static {
     /// Connect. [`HostLink::opened`] says that it is done, [`HostLink::closed`] that it cannot be.
     fn open(&self, link: HostLink);
 
-    /// Send this. [`HostLink::sent`] says how much has gone; without that no more than 64 KiB, or the message that
-    /// goes beyond, are handed out. With [`Framing::Messages`] it is one whole message.
-    fn send(&self, bytes: Bytes);
+    /// There is a message to send: [`HostLink::take`] gives it, now or when the host is ready for it. Said once for
+    /// each.
+    fn send(&self, link: &HostLink);
 
     /// Close the link, and say [`HostLink::closed`]. Called once at most; not for a link that was said to be closed.
     fn close(&self);
@@ -86,42 +87,111 @@ pub trait HostIo: Send + Sync + 'static {
     }
 }
 
-/// How a host feeds a link. Clones are the same link; when its transport is gone, nothing happens.
+/// Why a word about a link was not taken; nothing has happened then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotTaken {
+    /// The link is closed, or its transport is gone.
+    #[error("the link is closed")]
+    Closed,
+    /// More was said to have gone than was taken.
+    #[error("{said} bytes were said to have gone, of {taken} that were taken and had not gone")]
+    TooMuch {
+        /// How much was said to have gone.
+        said: u64,
+        /// How much was taken and had not gone.
+        taken: u64,
+    },
+}
+
+/// How a host feeds a link. Clones are the same link, which it does not keep alive.
 #[derive(Debug, Clone)]
 pub struct HostLink(Weak<Shared>);
 
 impl HostLink {
-    /// The link is open.
-    pub fn opened(&self) {
-        self.tell(Core::opened);
+    /// The link is open. Said again, it changes nothing.
+    ///
+    /// # Errors
+    /// [`NotTaken::Closed`].
+    pub fn opened(&self) -> Result<(), NotTaken> {
+        self.tell(Core::is_closing, Core::opened)
+    }
+
+    /// The next message to send, if there is one that can be sent now: with [`Framing::Messages`] as it is, with
+    /// [`Framing::Bytes`] and its newline. From here on it may be on its way; what is not taken may be taken back.
+    ///
+    /// While 64 KiB were taken and not [said to have gone](Self::sent), there is none.
+    pub fn take(&self) -> Option<Bytes> {
+        let mut taken = None;
+        let take = |core: &mut Core| {
+            let (bytes, effects) = core.take();
+            taken = bytes;
+            effects
+        };
+        self.0.upgrade()?.tell(take);
+        taken
     }
 
     /// These bytes came, or this message.
-    pub fn received(&self, bytes: &[u8]) {
-        self.tell(|core| core.received(bytes));
+    ///
+    /// # Errors
+    /// [`NotTaken::Closed`].
+    pub fn received(&self, bytes: &[u8]) -> Result<(), NotTaken> {
+        self.tell(Core::is_closing, |core| core.received(bytes))
     }
 
     /// As [`received`](Self::received), for a message that is there as [`Bytes`] already: it is not copied with
     /// [`Framing::Messages`].
-    pub fn received_message(&self, message: Bytes) {
-        self.tell(|core| core.received_bytes(message));
+    ///
+    /// # Errors
+    /// As there.
+    pub fn received_message(&self, message: Bytes) -> Result<(), NotTaken> {
+        self.tell(Core::is_closing, |core| core.received_bytes(message))
     }
 
-    /// So many bytes more of what was handed out have gone. What was not said to have gone by the time the link is
-    /// [`closed`](Self::closed) counts as never sent, and may be sent again elsewhere.
-    pub fn sent(&self, bytes: usize) {
-        self.tell(|core| core.sent(bytes));
+    /// So many bytes more of what was [taken](Self::take) have gone. What was not said to have gone by the time the
+    /// link is [`closed`](Self::closed) counts as never sent, and may be sent again elsewhere.
+    ///
+    /// # Errors
+    /// [`NotTaken::TooMuch`], and [`NotTaken::Closed`].
+    pub fn sent(&self, bytes: usize) -> Result<(), NotTaken> {
+        let said = bytes as u64;
+        let mut taken = 0;
+        self.tell(Core::is_closed, |core| {
+            taken = core.not_gone();
+            if said > taken {
+                Vec::new()
+            } else {
+                core.sent(said)
+            }
+        })?;
+        if said > taken {
+            return Err(NotTaken::TooMuch { said, taken });
+        }
+        Ok(())
     }
 
     /// The link is closed, or cannot be opened, and this is why. The last word about it.
-    pub fn closed(&self, why: Error) {
-        self.tell(|core| core.closed(why));
+    ///
+    /// # Errors
+    /// [`NotTaken::Closed`] if that was said before.
+    pub fn closed(&self, why: Error) -> Result<(), NotTaken> {
+        self.tell(Core::is_closed, |core| core.closed(why))
     }
 
-    fn tell(&self, what: impl FnOnce(&mut Core) -> Vec<Effect>) {
-        if let Some(shared) = self.0.upgrade() {
-            shared.tell(what);
-        }
+    /// Tells the core, unless this says that it is too late for that.
+    fn tell(
+        &self,
+        over: impl FnOnce(&Core) -> bool,
+        what: impl FnOnce(&mut Core) -> Vec<Effect>,
+    ) -> Result<(), NotTaken> {
+        let shared = self.0.upgrade().ok_or(NotTaken::Closed)?;
+        let mut taken = true;
+        shared.tell(|core| {
+            taken = !over(core);
+            if taken { what(core) } else { Vec::new() }
+        });
+        if taken { Ok(()) } else { Err(NotTaken::Closed) }
     }
 }
 
@@ -224,7 +294,7 @@ impl Shared {
         {
             let mut core = self.core();
             let effects = what(&mut core);
-            for id in core.take_handed_out() {
+            for id in core.requests_taken() {
                 // Under the lock, so that who takes a request back finds it told.
                 self.deliver(Incoming::Written(id));
             }
@@ -263,7 +333,7 @@ impl Shared {
     fn perform(self: &Arc<Self>, effect: Effect) {
         match effect {
             Effect::Open => self.host.open(HostLink(Arc::downgrade(self))),
-            Effect::Send(bytes) => self.host.send(bytes),
+            Effect::Send => self.host.send(&HostLink(Arc::downgrade(self))),
             Effect::Close => self.host.close(),
             Effect::Opened => {
                 self.stage.send_replace(Stage::Open);
@@ -360,7 +430,12 @@ impl Transport for HostTransport {
     }
 
     fn diagnosis(&self) -> Option<String> {
-        self.shared.core().describe_noise()
+        let core = self.shared.core();
+        let told: Vec<_> = [core.describe_owed(), core.describe_noise()]
+            .into_iter()
+            .flatten()
+            .collect();
+        (!told.is_empty()).then(|| told.join("; "))
     }
 }
 

@@ -30,11 +30,13 @@ pub(super) async fn run(link: &Arc<Link>, options: &SessionOptions) -> Result<In
     let begun = Instant::now();
     let deadline = options.connect_deadline;
     let within = || text::seconds(deadline.saturating_duration_since(begun));
-    let started = link.transport.start(link.router.clone());
-    match timeout_at(deadline, started).await {
+    let mut started = link.transport.start(link.router.clone());
+    // Not dropped before the transport was asked what it was about.
+    match timeout_at(deadline, &mut started).await {
         Ok(started) => started?,
         Err(_) => {
-            let message = format!("the connection was not made within {}", within());
+            let mut message = format!("the connection was not made within {}", within());
+            message.extend(link.transport.diagnosis().map(|seen| format!("; {seen}")));
             return Err(Error::new(ErrorKind::Timeout, message));
         }
     }
