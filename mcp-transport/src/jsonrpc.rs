@@ -12,7 +12,10 @@ use serde::{
 };
 use serde_json::value::RawValue;
 
-use crate::error::{Error, ErrorKind};
+use crate::{
+    error::{Error, ErrorKind},
+    json::{self, NotJson},
+};
 
 /// The code of "method not found".
 pub const METHOD_NOT_FOUND: i64 = -32601;
@@ -67,65 +70,97 @@ pub enum Envelope<'a> {
         /// The method.
         method: Cow<'a, str>,
         /// The params, as raw JSON.
-        params: Option<&'a RawValue>,
+        params: Option<&'a [u8]>,
     },
     /// The server tells.
     Notification {
         /// The method.
         method: Cow<'a, str>,
         /// The params, as raw JSON.
-        params: Option<&'a RawValue>,
+        params: Option<&'a [u8]>,
     },
     /// The server answers.
     Response {
         /// The id, if it can be one of ours; `None` for an id of another shape, and for `null`.
         id: Option<RequestId>,
         /// The result, or the error object, as raw JSON.
-        outcome: Result<&'a RawValue, &'a RawValue>,
+        outcome: Result<&'a [u8], &'a [u8]>,
     },
     /// A JSON-RPC batch, which revision 2025-03-26 allows: [`split_batch`] takes it apart.
     Batch,
 }
 
 /// Why something is no JSON-RPC message.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseError {
-    /// No JSON, or none in UTF-8.
-    #[error("it is not JSON: {0}")]
-    Json(#[from] serde_json::Error),
+    /// No JSON, or none in UTF-8, which shows at this byte.
+    #[error("it is not JSON, which shows at its byte {0}")]
+    Json(usize),
     /// JSON, but neither a request, a notification nor an answer.
     #[error("it is JSON but no JSON-RPC message")]
     Shape,
 }
 
-/// The members of an envelope. `null` and absent are told apart where it matters.
-#[derive(Deserialize)]
+impl From<NotJson> for ParseError {
+    fn from(NotJson(at): NotJson) -> Self {
+        Self::Json(at)
+    }
+}
+
+/// The members of an envelope, as raw JSON.
+#[derive(Default)]
 struct Members<'a> {
-    #[serde(borrow, default, deserialize_with = "present")]
-    id: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    method: Option<Text<'a>>,
-    #[serde(borrow, default)]
-    params: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present")]
-    result: Option<&'a RawValue>,
-    // An error of `null` beside a result is what some servers write for "no error".
-    #[serde(borrow, default)]
-    error: Option<&'a RawValue>,
+    id: Option<&'a [u8]>,
+    method: Option<&'a [u8]>,
+    params: Option<&'a [u8]>,
+    result: Option<&'a [u8]>,
+    error: Option<&'a [u8]>,
+}
+
+impl<'a> Members<'a> {
+    fn of(message: &'a [u8]) -> Result<Self, ParseError> {
+        let mut members = Self::default();
+        let mut twice = false;
+        json::object(message, |name, value| {
+            if let Some(member) = members.named(&unescaped(name)) {
+                twice |= member.replace(value).is_some();
+            }
+        })?;
+        // Which of the two is meant nobody knows.
+        if twice {
+            return Err(ParseError::Shape);
+        }
+        Ok(members)
+    }
+
+    fn named(&mut self, name: &str) -> Option<&mut Option<&'a [u8]>> {
+        Some(match name {
+            "id" => &mut self.id,
+            "method" => &mut self.method,
+            "params" => &mut self.params,
+            "result" => &mut self.result,
+            "error" => &mut self.error,
+            _ => return None,
+        })
+    }
 }
 
 /// Text that is borrowed where it has no escapes (a bare `Cow` inside an `Option` or a map is always copied).
 #[derive(Deserialize)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-/// Takes a member that is there, also if it is `null`.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'de RawValue>, D::Error> {
-    <&RawValue>::deserialize(deserializer).map(Some)
+/// The text of a string's inside; empty where an escape is half a character.
+fn unescaped(inside: &[u8]) -> Cow<'_, str> {
+    if !inside.contains(&b'\\') {
+        return String::from_utf8_lossy(inside);
+    }
+    let quoted = [b"\"", inside, b"\""].concat();
+    Cow::Owned(serde_json::from_slice(&quoted).unwrap_or_default())
 }
 
-fn is_null(raw: &RawValue) -> bool {
-    raw.get() == "null"
+fn is_null(raw: &[u8]) -> bool {
+    raw == b"null"
 }
 
 /// Reads the envelope of one message; what it returns points into `message`.
@@ -136,40 +171,43 @@ pub fn parse(message: &[u8]) -> Result<Envelope<'_>, ParseError> {
     if message.trim_ascii_start().first() == Some(&b'[') {
         return Ok(Envelope::Batch);
     }
-    let members: Members<'_> = serde_json::from_slice(message)?;
-    match members {
+    let is_there = |raw: &&[u8]| !is_null(raw);
+    let Members {
+        id,
+        method,
+        params,
+        result,
+        error,
+    } = Members::of(message)?;
+    let params = params.filter(is_there);
+    if let Some(method) = method.filter(is_there) {
+        let Text(method) = serde_json::from_slice(method).map_err(|_| ParseError::Shape)?;
         // A request that bears the same id as one of ours is still a request: the method decides.
-        Members {
-            id: Some(id),
-            method: Some(Text(method)),
-            params,
-            ..
-        } if !is_null(id) => Ok(Envelope::Request { id, method, params }),
-        Members {
-            method: Some(Text(method)),
-            params,
-            ..
-        } => Ok(Envelope::Notification { method, params }),
-        Members {
-            id, result, error, ..
-        } => {
-            let outcome = match (error, result) {
-                (Some(error), _) => Err(error),
-                (None, Some(result)) => Ok(result),
-                (None, None) => return Err(ParseError::Shape),
-            };
-            let id = id.and_then(|raw| RequestId::from_echo(raw.get()));
-            Ok(Envelope::Response { id, outcome })
-        }
+        return Ok(match id.filter(is_there) {
+            Some(id) => Envelope::Request {
+                id: serde_json::from_slice(id).map_err(|_| ParseError::Shape)?,
+                method,
+                params,
+            },
+            None => Envelope::Notification { method, params },
+        });
     }
+    // An error of `null` beside a result is what some servers write for "no error"; a result of `null` is one.
+    let outcome = match (error.filter(is_there), result) {
+        (Some(error), _) => Err(error),
+        (None, Some(result)) => Ok(result),
+        (None, None) => return Err(ParseError::Shape),
+    };
+    let id = id.and_then(|id| RequestId::from_echo(std::str::from_utf8(id).ok()?));
+    Ok(Envelope::Response { id, outcome })
 }
 
 /// Cuts `part` out of the message that it points into, without a copy.
 ///
 /// # Panics
 /// When `part` does not point into `message`.
-pub fn slice(message: &Bytes, part: &RawValue) -> Bytes {
-    message.slice_ref(part.get().as_bytes())
+pub fn slice(message: &Bytes, part: &[u8]) -> Bytes {
+    message.slice_ref(part)
 }
 
 /// Takes a batch apart into its messages, without a copy. The elements are not looked into.
@@ -177,8 +215,9 @@ pub fn slice(message: &Bytes, part: &RawValue) -> Bytes {
 /// # Errors
 /// When the message is no JSON array.
 pub fn split_batch(message: &Bytes) -> Result<Vec<Bytes>, ParseError> {
-    let elements: Vec<&RawValue> = serde_json::from_slice(message)?;
-    Ok(elements.into_iter().map(|e| slice(message, e)).collect())
+    let mut elements = Vec::new();
+    json::array(message, |element| elements.push(slice(message, element)))?;
+    Ok(elements)
 }
 
 /// The request of ours that this message settles: its id, if the message is an answer, with a
@@ -429,7 +468,7 @@ fn put_with_token(out: &mut BytesMut, params: &str, id: RequestId) -> Result<(),
     put_without_newlines(out, &params.as_bytes()[..start]);
     out.put_slice(b"{\"progressToken\":");
     put_display(out, id);
-    if !is_null(meta) {
+    if !is_null(meta.get().as_bytes()) {
         let Entries(others) = serde_json::from_str(meta.get())
             .map_err(|_| Error::new(ErrorKind::Invalid, "params._meta must be a JSON object"))?;
         for (key, value) in others.iter().filter(|(key, _)| key != "progressToken") {
@@ -472,14 +511,13 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
+    fn text(json: &[u8]) -> String {
+        std::str::from_utf8(json).unwrap().to_owned()
+    }
+
     fn response(message: &str) -> (Option<RequestId>, Result<String, String>) {
         match parse(message.as_bytes()).unwrap() {
-            Envelope::Response { id, outcome } => (
-                id,
-                outcome
-                    .map(|r| r.get().to_owned())
-                    .map_err(|e| e.get().to_owned()),
-            ),
+            Envelope::Response { id, outcome } => (id, outcome.map(text).map_err(text)),
             other => panic!("not a response: {other:?}"),
         }
     }
@@ -568,10 +606,7 @@ mod tests {
             panic!()
         };
         assert_eq!(method, "notifications/progress");
-        assert_eq!(
-            progress_of(params.unwrap().get().as_bytes()),
-            Some(RequestId(4))
-        );
+        assert_eq!(progress_of(params.unwrap()), Some(RequestId(4)));
     }
 
     #[test]

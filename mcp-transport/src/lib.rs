@@ -49,6 +49,7 @@ pub mod config;
 pub mod error;
 pub mod host;
 pub mod http;
+mod json;
 pub mod jsonrpc;
 pub mod line;
 pub mod revision;

@@ -117,7 +117,7 @@ fn read(answer: &Bytes) -> Result<Info, Error> {
     };
     let cut = |part: Option<&RawValue>| {
         part.map_or(Bytes::from_static(b"{}"), |part| {
-            jsonrpc::slice(answer, part)
+            jsonrpc::slice(answer, part.get().as_bytes())
         })
     };
     Ok(Info {

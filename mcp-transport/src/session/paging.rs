@@ -101,7 +101,7 @@ fn read_page(result: &Bytes, method: &str, field: &str) -> Result<Page, Error> {
     Ok(Page {
         items: items
             .into_iter()
-            .map(|item| jsonrpc::slice(result, item))
+            .map(|item| jsonrpc::slice(result, item.get().as_bytes()))
             .collect(),
         // Some servers write an empty cursor for "no more".
         next_cursor: next_cursor.filter(|cursor| !cursor.is_empty()),

@@ -339,12 +339,7 @@ impl Router {
         }
     }
 
-    fn response(
-        &self,
-        message: &Bytes,
-        id: Option<RequestId>,
-        outcome: Result<&RawValue, &RawValue>,
-    ) {
+    fn response(&self, message: &Bytes, id: Option<RequestId>, outcome: Result<&[u8], &[u8]>) {
         let expected = id.and_then(|id| self.waiting().requests.remove(&id));
         let Some(expected) = expected else {
             self.unwanted(id);
