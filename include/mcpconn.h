@@ -502,12 +502,6 @@ mcpconn_status mcpconn_scope_new(mcpconn_str domain,
                                  mcpconn_scope **out,
                                  mcpconn_error **err);
 
-// [any] Closes the sessions of a scope, busy or not: its calls complete with MCPCONN_ERR_CLOSED. Home sessions are not
-// closed. The scope may be used again.
-mcpconn_status mcpconn_client_close_scope(const mcpconn_client *client,
-                                          const mcpconn_scope *scope,
-                                          mcpconn_error **err);
-
 // [any] Frees the handle and closes nothing; NULL is fine.
 void mcpconn_scope_free(mcpconn_scope *scope);
 
@@ -590,6 +584,67 @@ mcpconn_status mcpconn_client_tools(const mcpconn_client *client,
 // the answer came first. MCPCONN_EMPTY: no such call is in flight (any more).
 mcpconn_status mcpconn_client_cancel(const mcpconn_client *client,
                                      uint64_t id);
+
+// [any] Closes the sessions of a scope, busy or not. Home sessions are not closed: a scope without a name has none that
+// it could close.
+//
+// It returns at once, as all of mcpconn_client_close_*() do. Every session that is meant is told before; each then
+// closes by itself, within the "close_timeout_ms" of its server. Calls in flight end with MCPCONN_ERR_CLOSED, as
+// MCPCONN_OUTCOME_UNKNOWN if they were sent, else as MCPCONN_OUTCOME_NOT_SENT; a session that is being opened is given
+// up. Nothing is unconfigured and no scope is used up: the next call has a session opened again. That there is nothing
+// to close is good too.
+mcpconn_status mcpconn_client_close_scope(const mcpconn_client *client,
+                                          const mcpconn_scope *scope,
+                                          mcpconn_error **err);
+
+// [any] The gentle form of mcpconn_client_close_scope(): calls that run may go on for limit_ms milliseconds, or
+// MCPCONN_FOREVER for as long as they take. A session closes when its last call ended; what still runs at the limit
+// ends as closed.
+//
+// It returns at once, as all of mcpconn_client_drain_*() do. A call that comes meanwhile has a new session opened, so
+// that the server may have two of the scope for a while. A session that is being opened is given up, and the calls that
+// wait for it end with MCPCONN_ERR_CLOSED, MCPCONN_OUTCOME_NOT_SENT.
+mcpconn_status mcpconn_client_drain_scope(const mcpconn_client *client,
+                                          const mcpconn_scope *scope,
+                                          uint64_t limit_ms,
+                                          mcpconn_error **err);
+
+// [any] Closes the sessions of a server, busy or not: those of all scopes, and its home session. Else as
+// mcpconn_client_close_scope(). An attempt to connect that is under way is given up, and costs the server nothing; a
+// server that is parked or waits for its next attempt still does.
+//
+// Fails with MCPCONN_ERR_UNKNOWN_SERVER, with MCPCONN_ERR_CONFIG for a server whose entry is not usable, and with
+// MCPCONN_ERR_CLOSED.
+mcpconn_status mcpconn_client_close_server(const mcpconn_client *client,
+                                           mcpconn_str domain,
+                                           mcpconn_str server,
+                                           mcpconn_error **err);
+
+// [any] The gentle form of mcpconn_client_close_server(), as mcpconn_client_drain_scope() says. Fails as it does.
+mcpconn_status mcpconn_client_drain_server(const mcpconn_client *client,
+                                           mcpconn_str domain,
+                                           mcpconn_str server,
+                                           uint64_t limit_ms,
+                                           mcpconn_error **err);
+
+// [any] Closes every session of a domain, busy or not, home sessions among them; empty is "deployment". Else as
+// mcpconn_client_close_scope().
+mcpconn_status mcpconn_client_close_domain(const mcpconn_client *client,
+                                           mcpconn_str domain,
+                                           mcpconn_error **err);
+
+// [any] The gentle form of mcpconn_client_close_domain(), as mcpconn_client_drain_scope() says.
+mcpconn_status mcpconn_client_drain_domain(const mcpconn_client *client,
+                                           mcpconn_str domain,
+                                           uint64_t limit_ms,
+                                           mcpconn_error **err);
+
+// [any] Closes every session of every domain, busy or not, home sessions among them. Else as
+// mcpconn_client_close_scope(). The client goes on; mcpconn_client_close() is its end.
+mcpconn_status mcpconn_client_close_all(const mcpconn_client *client, mcpconn_error **err);
+
+// [any] The gentle form of mcpconn_client_close_all(), as mcpconn_client_drain_scope() says.
+mcpconn_status mcpconn_client_drain_all(const mcpconn_client *client, uint64_t limit_ms, mcpconn_error **err);
 
 // [any] What happened, a mcpconn_event_code; 0 for NULL.
 int32_t mcpconn_event_kind(const mcpconn_event *event);

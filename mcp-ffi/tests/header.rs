@@ -4,9 +4,21 @@
 use std::{fs, path::Path};
 
 /// The files of the C face, in the order in which a reader of the header wants them.
-const SOURCES: [&str; 13] = [
-    "status", "str", "text", "error", "options", "client", "scope", "call", "event", "answer",
-    "server", "budget", "version",
+const SOURCES: [&str; 14] = [
+    "status",
+    "str",
+    "text",
+    "error",
+    "options",
+    "client",
+    "scope",
+    "call",
+    "explicit_close",
+    "event",
+    "answer",
+    "server",
+    "budget",
+    "version",
 ];
 
 #[test]

@@ -17,6 +17,7 @@ pub mod call;
 pub mod client;
 pub mod error;
 pub mod event;
+pub mod explicit_close;
 mod fail;
 mod host;
 pub mod options;

@@ -1,7 +1,6 @@
 //! mcpconn_scope: whose session a call uses.
 
 use super::{
-    client::{live, mcpconn_client},
     error::mcpconn_error,
     fail::{self, Failure, give},
     status::{Code, mcpconn_status},
@@ -12,7 +11,7 @@ use crate::client::Scope;
 /// A scope: a conversation or thread whose calls share one session a server, apart from all other scopes'. Made once,
 /// used in any number of calls. It goes through mcpconn_scope_free().
 #[derive(Debug)]
-pub struct mcpconn_scope(Scope);
+pub struct mcpconn_scope(pub(crate) Scope);
 
 /// The scope behind a handle; NULL is the home session of the domain "deployment".
 ///
@@ -41,24 +40,6 @@ pub unsafe extern "C" fn mcpconn_scope_new(
             }
             let scope = Scope::new(domain.read("domain")?, scope.read("scope")?);
             give(out, Box::into_raw(Box::new(mcpconn_scope(scope))));
-            Ok(Code::MCPCONN_OK)
-        })
-    }
-}
-
-/// [any] Closes the sessions of a scope, busy or not: its calls complete with MCPCONN_ERR_CLOSED. Home sessions are not
-/// closed. The scope may be used again.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mcpconn_client_close_scope(
-    client: *const mcpconn_client,
-    scope: *const mcpconn_scope,
-    err: *mut *mut mcpconn_error,
-) -> mcpconn_status {
-    // SAFETY: every pointer is NULL or as the header says, and is checked for NULL before it is used.
-    unsafe {
-        fail::run(err, || {
-            let scope = scope.as_ref().ok_or_else(|| Failure::null("scope"))?;
-            live(client)?.close_scope(&scope.0);
             Ok(Code::MCPCONN_OK)
         })
     }

@@ -38,6 +38,7 @@ use super::{
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Stop {
     Canceled,
+    SessionClosed,
     ClientClosed,
 }
 
@@ -45,6 +46,7 @@ impl Stop {
     fn error(self, outcome: Outcome) -> Error {
         match self {
             Self::Canceled => Error::new(Kind::Canceled, "the call was cancelled"),
+            Self::SessionClosed => Error::new(Kind::Closed, "its session was closed"),
             Self::ClientClosed => Error::new(Kind::Closed, "the client was closed during the call"),
         }
         .with_outcome(outcome)
@@ -189,10 +191,11 @@ impl Call {
         loop {
             let lent = tokio::select! {
                 biased;
-                lent = self.borrow(&ticket.shared, failed_on) => lent?,
+                // First, so that a call that was stopped before it began has nothing opened.
                 stop = &mut ticket.stopped => {
                     return Err(stop.unwrap_or(Stop::ClientClosed).error(Outcome::NotSent));
                 }
+                lent = self.borrow(&ticket.shared, failed_on) => lent?,
             };
             let pass = self.pass()?;
             let answer = self.request(&lent, ticket).await?;

@@ -11,6 +11,7 @@ use super::{
     call::Stop,
     error::{Error, Kind},
     ids::Ids,
+    origin::Origin,
 };
 
 /// The most calls at a time, from their admission until the host takes their completion: all of it is kept so long.
@@ -25,11 +26,18 @@ pub(super) struct Calls {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What stops each call that was not stopped yet.
-    in_flight: HashMap<u64, Option<oneshot::Sender<Stop>>>,
+    in_flight: HashMap<u64, InFlight>,
     /// Calls whose completion was not taken yet: those in flight, and those that ended.
     open: usize,
     closed: bool,
+}
+
+#[derive(Debug)]
+struct InFlight {
+    /// What stops it, if it was not stopped yet.
+    stop: Option<oneshot::Sender<Stop>>,
+    /// Whose session it uses.
+    origin: Origin,
 }
 
 impl Calls {
@@ -45,7 +53,7 @@ impl Calls {
     }
 
     /// Admits a call: its id, and what it listens to.
-    pub(super) fn admit(&self) -> Result<(u64, oneshot::Receiver<Stop>), Error> {
+    pub(super) fn admit(&self, origin: Origin) -> Result<(u64, oneshot::Receiver<Stop>), Error> {
         let mut state = self.state();
         if state.closed {
             return Err(Error::closed());
@@ -60,7 +68,8 @@ impl Calls {
         let (stop, stopped) = oneshot::channel();
         state.open += 1;
         let id = self.ids.next();
-        state.in_flight.insert(id, Some(stop));
+        let stop = Some(stop);
+        state.in_flight.insert(id, InFlight { stop, origin });
         Ok((id, stopped))
     }
 
@@ -82,30 +91,35 @@ impl Calls {
     /// Asks a call to end. `false` if it is not in flight.
     pub(super) fn cancel(&self, id: u64) -> bool {
         let stop = match self.state().in_flight.get_mut(&id) {
-            Some(stop) => stop.take(),
+            Some(call) => call.stop.take(),
             None => return false,
         };
         // One that was asked before is on its way out.
         stop.is_none_or(|stop| stop.send(Stop::Canceled).is_ok())
     }
 
-    /// Admits no call any more, and asks all to end. `false` if that was done before.
-    pub(super) fn close(&self) -> bool {
+    /// Asks those calls to end that were made there.
+    pub(super) fn stop_those(&self, why: Stop, there: impl Fn(&Origin) -> bool) {
         let stops: Vec<_> = {
             let mut state = self.state();
-            if std::mem::replace(&mut state.closed, true) {
-                return false;
-            }
-            state
-                .in_flight
-                .values_mut()
-                .filter_map(Option::take)
+            let calls = state.in_flight.values_mut();
+            calls
+                .filter(|call| there(&call.origin))
+                .filter_map(|call| call.stop.take())
                 .collect()
         };
         for stop in stops {
             // A call that has just ended does not listen any more.
-            let _ = stop.send(Stop::ClientClosed);
+            let _ = stop.send(why);
         }
+    }
+
+    /// Admits no call any more, and asks all to end. `false` if that was done before.
+    pub(super) fn close(&self) -> bool {
+        if std::mem::replace(&mut self.state().closed, true) {
+            return false;
+        }
+        self.stop_those(Stop::ClientClosed, |_| true);
         true
     }
 
@@ -133,7 +147,7 @@ mod tests {
     #[test]
     fn a_call_in_flight_may_be_cancelled_again_and_one_that_ended_may_not() {
         let calls = Calls::default();
-        let (id, mut stopped) = calls.admit().unwrap();
+        let (id, mut stopped) = calls.admit(Origin::default()).unwrap();
         assert!(calls.cancel(id));
         assert!(calls.cancel(id));
         assert!(matches!(stopped.try_recv(), Ok(Stop::Canceled)));
@@ -145,11 +159,14 @@ mod tests {
     fn a_call_counts_until_its_completion_is_taken() {
         let calls = Calls::default();
         for _ in 0..MOST {
-            calls.admit().unwrap();
+            calls.admit(Origin::default()).unwrap();
         }
         calls.remove(1);
-        assert_eq!(calls.admit().unwrap_err().kind, Kind::Capacity);
+        assert_eq!(
+            calls.admit(Origin::default()).unwrap_err().kind,
+            Kind::Capacity
+        );
         calls.taken();
-        calls.admit().unwrap();
+        calls.admit(Origin::default()).unwrap();
     }
 }

@@ -21,7 +21,7 @@ use mcp_transport::{
 };
 use tokio::{
     sync::{oneshot, watch},
-    time::Instant,
+    time::{Instant, timeout},
 };
 
 use super::{leaving::Leaving, open::failure};
@@ -123,6 +123,17 @@ impl CountedSession {
 
     pub(super) fn is_given_up(&self) -> bool {
         self.count.given_up.load(Ordering::Relaxed)
+    }
+
+    /// Takes no new call any more, and is closed when those that run have ended, at the latest after so long.
+    pub(super) fn drain(&self, calls_limit: Option<Duration>, limit: Duration) -> Closing {
+        self.give_up();
+        let (session, mut calls) = (self.session.clone(), self.count.calls.subscribe());
+        Box::pin(async move {
+            let all_ended = calls.wait_for(|calls| *calls == 0);
+            let _ = timeout(calls_limit.unwrap_or(Duration::MAX), all_ended).await;
+            session.close(limit).await;
+        })
     }
 
     /// Closes it, at once or, if it was given up, when its calls have ended. It is told before this returns.

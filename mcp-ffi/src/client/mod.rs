@@ -13,6 +13,7 @@ mod counted;
 mod deadline;
 mod error;
 mod event;
+mod explicit_close;
 mod hearing;
 mod home;
 mod ids;
@@ -277,13 +278,6 @@ impl Client {
     pub fn network_changed(&self) {
         let _runtime = self.shared.runtime.enter();
         self.shared.gate.check_all();
-    }
-
-    /// Closes the sessions of a scope, busy or not. Home sessions are not closed.
-    pub fn close_scope(&self, scope: &Scope) {
-        if let Some(name) = &scope.name {
-            drop(self.shared.pool.close_scope(&scope.domain, name));
-        }
     }
 
     /// A descriptor that is readable while an event waits.

@@ -69,7 +69,7 @@ impl Shared {
         origin: Origin,
         options: &CallOptions,
     ) -> Result<Ticket, Error> {
-        let (id, stopped) = self.calls.admit()?;
+        let (id, stopped) = self.calls.admit(origin.clone())?;
         Ok(Ticket {
             shared: self.clone(),
             voice: Voice {

@@ -1,6 +1,7 @@
 //! The client against servers that do as the test says, and its promises to the host.
 
 mod child;
+mod closes;
 mod deadlines;
 mod expiry;
 
