@@ -134,6 +134,17 @@ typedef enum {
   // most once, and never for a request that the host has answered; a request that was not taken yet is taken back
   // without a word.
   MCPCONN_EVENT_REQUEST_WITHDRAWN = 5,
+  // A server wants credentials, or others than those it was shown: mcpconn_client_set_header() gives them.
+  // mcpconn_event_json() has what it asks for: an object with "domain", "server", "status" (401 for credentials, 403
+  // for such with more rights, 0 if that is not known) and "challenges", an array of objects with the "scheme" of
+  // each and its parameters as they came ("realm", "scope", "resource_metadata", "error" …). It is the server's
+  // word.
+  //
+  // Said once, however many calls are refused, until the host gives something else or calls are answered again. The
+  // calls fail with MCPCONN_ERR_AUTH and the outcome MCPCONN_OUTCOME_REJECTED or MCPCONN_OUTCOME_NOT_SENT; they do
+  // not wait for the host, who makes them again. Only one whose refusal comes after new credentials were given is
+  // sent again by itself.
+  MCPCONN_EVENT_CREDENTIALS_NEEDED = 6,
   // A server changed its state: mcpconn_event_server_info() has it, mcpconn_event_text() says it for a person. Of
   // one session a host that is slow to take them gets the newest.
   MCPCONN_EVENT_SERVER_STATE = 7,
@@ -670,12 +681,13 @@ mcpconn_str mcpconn_event_scope(const mcpconn_event *event);
 // "elicitation/create"; else empty.
 mcpconn_str mcpconn_event_method(const mcpconn_event *event);
 
-// [any] The result of a MCPCONN_EVENT_RESULT, or the params of a MCPCONN_EVENT_PROGRESS or MCPCONN_EVENT_REQUEST, as
-// JSON, the bytes that came; else empty, as are params that did not come.
+// [any] The result of a MCPCONN_EVENT_RESULT, the params of a MCPCONN_EVENT_PROGRESS or MCPCONN_EVENT_REQUEST, what a
+// MCPCONN_EVENT_CREDENTIALS_NEEDED asks for, as JSON, the bytes that came; else empty, as are params that did not come.
 mcpconn_str mcpconn_event_json(const mcpconn_event *event);
 
 // [any] The event's text for a person: the text blocks of a tool's result joined with newlines, the message of an
-// error, the sentence of a server state, why a request was withdrawn; else empty. It has a NUL behind it.
+// error, the sentence of a server state or of a want of credentials, why a request was withdrawn; else empty. It has
+// a NUL behind it.
 mcpconn_str mcpconn_event_text(const mcpconn_event *event);
 
 // [any] 1 if the event is the result of a tool that says that it failed (`isError`), else 0.
@@ -747,6 +759,24 @@ mcpconn_status mcpconn_client_wake(const mcpconn_client *client,
                                    mcpconn_str domain,
                                    mcpconn_str server,
                                    mcpconn_error **err);
+
+// [any] Has a header shown to a remote server with every request of all its sessions from now on, in place of what its
+// configuration says under that name; the answer to a MCPCONN_EVENT_CREDENTIALS_NEEDED, and as well before a token
+// runs out. An empty value takes it back: what the configuration says is shown again. A server that is parked for want
+// of credentials is tried at once.
+//
+// The value is a secret: no log, error or event of this library has it. It is kept for the server as it is configured
+// now, and is forgotten with it: when what makes its connection is configured anew, or the server is removed.
+//
+// Fails with MCPCONN_ERR_INVALID for what is no header, for one that is the library's own (Content-Type,
+// Mcp-Session-Id …) and for a server that is a child process; with MCPCONN_ERR_UNKNOWN_SERVER, MCPCONN_ERR_CONFIG for
+// a server whose entry is unusable, and MCPCONN_ERR_CLOSED.
+mcpconn_status mcpconn_client_set_header(const mcpconn_client *client,
+                                         mcpconn_str domain,
+                                         mcpconn_str server,
+                                         mcpconn_str name,
+                                         mcpconn_str value,
+                                         mcpconn_error **err);
 
 // [any] Makes a budget that nothing has happened to. policy_json is an object with any of the constants that a
 // server's "budget" in mcpconn_client_configure() takes, or empty for the defaults. seed spreads the delays: the same

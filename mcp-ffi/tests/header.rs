@@ -4,7 +4,7 @@
 use std::{fs, path::Path};
 
 /// The files of the C face, in the order in which a reader of the header wants them.
-const SOURCES: [&str; 14] = [
+const SOURCES: [&str; 15] = [
     "status",
     "str",
     "text",
@@ -17,6 +17,7 @@ const SOURCES: [&str; 14] = [
     "event",
     "answer",
     "server",
+    "credentials",
     "budget",
     "version",
 ];

@@ -4,6 +4,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
+pub use crate::challenge::{AuthScheme, Challenge};
+
 /// What is known of a call that ended.
 ///
 /// Only [`Outcome::NotSent`] and [`Outcome::Rejected`] are safe to send again:
@@ -88,44 +90,6 @@ pub struct Error {
     pub challenge: Option<Arc<Challenge>>,
     /// The text.
     pub message: String,
-}
-
-/// What a server wants to see: the `WWW-Authenticate` of a 401 or 403.
-///
-/// `Debug` shows the schemes only.
-#[derive(Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Challenge {
-    /// The HTTP status, 401 or 403.
-    pub status: u16,
-    /// The values of `WWW-Authenticate`, as they came: RFC 9110, section 11.6.1. They are the server's word.
-    pub values: Vec<String>,
-}
-
-impl Challenge {
-    /// The challenge in these headers; `None` where there is none that is text.
-    pub(crate) fn of(status: u16, headers: &http::HeaderMap) -> Option<Self> {
-        let values: Vec<String> = headers
-            .get_all(http::header::WWW_AUTHENTICATE)
-            .iter()
-            .filter_map(|value| value.to_str().ok().map(ToOwned::to_owned))
-            .collect();
-        (!values.is_empty()).then_some(Self { status, values })
-    }
-}
-
-impl fmt::Debug for Challenge {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let schemes: Vec<_> = self
-            .values
-            .iter()
-            .map(|value| value.split_whitespace().next().unwrap_or_default())
-            .collect();
-        f.debug_struct("Challenge")
-            .field("status", &self.status)
-            .field("schemes", &schemes)
-            .finish()
-    }
 }
 
 /// A JSON-RPC error object.

@@ -45,6 +45,7 @@
 //!   why and how grave it is.
 #![deny(unsafe_code)]
 
+mod challenge;
 pub mod config;
 pub mod error;
 pub mod host;

@@ -123,6 +123,15 @@ impl Secrets {
         secrets
     }
 
+    /// The values of headers alone.
+    pub(crate) fn of_headers(headers: &HeaderMap) -> Self {
+        let mut secrets = Self::default();
+        for value in headers.values() {
+            secrets.hide_value(&String::from_utf8_lossy(value.as_bytes()), true);
+        }
+        secrets
+    }
+
     /// The values of headers, and what else of a URL may be a key to it: its query and what looks like one in its
     /// path.
     pub(crate) fn of_remote<'a>(url: &Url, values: impl Iterator<Item = &'a HeaderValue>) -> Self {
@@ -155,17 +164,28 @@ impl Secrets {
         }
     }
 
-    /// The text without the secrets, and without what may be a part of one where the text was cut.
-    pub(crate) fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+    /// The secrets; one that holds another goes before it.
+    fn longest_first(&self) -> Vec<&str> {
         let mut whole: Vec<&str> = self.whole.iter().map(String::as_str).collect();
-        // One that holds another goes first.
         whole.sort_unstable_by_key(|secret| std::cmp::Reverse(secret.len()));
+        whole
+    }
+
+    /// A text that was cut nowhere, without the secrets.
+    pub(crate) fn redact_whole<'a>(&self, text: &'a str) -> Cow<'a, str> {
         let mut text = Cow::Borrowed(text);
-        for secret in &whole {
+        for secret in self.longest_first() {
             if text.contains(secret) {
                 text = text.replace(secret, REDACTED).into();
             }
         }
+        text
+    }
+
+    /// The text without the secrets, and without what may be a part of one where the text was cut.
+    pub(crate) fn redact<'a>(&self, text: &'a str) -> Cow<'a, str> {
+        let whole = self.longest_first();
+        let mut text = self.redact_whole(text);
         for secret in &whole {
             let cuts = || secret.char_indices().map(|(at, _)| at);
             let head = cuts().rfind(|&at| at >= EDGE && text.ends_with(&secret[..at]));

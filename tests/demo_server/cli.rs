@@ -3,7 +3,7 @@
 use std::{io, os::unix::process::CommandExt, path::PathBuf, process::Command, time::Duration};
 
 pub(crate) const USAGE: &str = "\
-usage: demo-server [OPTIONS] [stdio | http [--port N] [--idle-timeout-ms N] [--sse]]
+usage: demo-server [OPTIONS] [stdio | http [--port N] [--idle-timeout-ms N] [--sse] [--token TOKEN]]
 
   --log FILE            append a line for each start, session and call
   --flap                exit shortly after the handshake, or when asked for more than the tools
@@ -16,7 +16,8 @@ usage: demo-server [OPTIONS] [stdio | http [--port N] [--idle-timeout-ms N] [--s
 
   --port N              listen on 127.0.0.1:N; 0, the default, takes a free one
   --idle-timeout-ms N   forget a session that was not used for so long
-  --sse                 answer every request with an event stream";
+  --sse                 answer every request with an event stream
+  --token TOKEN         let in only who shows this bearer token";
 
 #[derive(Debug, Default)]
 pub(crate) struct Options {
@@ -43,6 +44,7 @@ pub(crate) struct HttpOptions {
     pub(crate) port: u16,
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) sse: bool,
+    pub(crate) token: Option<String>,
 }
 
 pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Options, String> {
@@ -73,6 +75,10 @@ pub(crate) fn parse(arguments: impl Iterator<Item = String>) -> Result<Options, 
                 http(&mut options, &argument)?.idle_timeout = Some(Duration::from_millis(limit));
             }
             "--sse" => http(&mut options, &argument)?.sse = true,
+            "--token" => {
+                let token = value()?;
+                http(&mut options, &argument)?.token = Some(token);
+            }
             _ => return Err(format!("what is {argument}?")),
         }
     }

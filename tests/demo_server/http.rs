@@ -92,6 +92,14 @@ impl Endpoint<'_> {
             };
             return write_whole(out, head, b"<html><body>It works!</body></html>");
         }
+        if !self.lets_in(request) {
+            let head = Head {
+                status: "401 Unauthorized",
+                content_type: "",
+                extra: "WWW-Authenticate: Bearer realm=\"demo\", scope=\"tools\"\r\n",
+            };
+            return write_whole(out, head, b"");
+        }
         let refusal = match (request.path.as_str(), request.method.as_str()) {
             ("/mcp", "POST") => match acceptable(request) {
                 Ok(()) => return self.post(request, out),
@@ -119,6 +127,13 @@ impl Endpoint<'_> {
             _ => ("404 Not Found", "the endpoint is /mcp"),
         };
         refuse(out, refusal)
+    }
+
+    fn lets_in(&self, request: &Request) -> bool {
+        self.http.token.as_deref().is_none_or(|token| {
+            let shown = request.header("authorization");
+            shown.and_then(|shown| shown.strip_prefix("Bearer ")) == Some(token)
+        })
     }
 
     fn post(&self, request: &Request, out: &mut TcpStream) -> io::Result<()> {

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod conformance;
+mod credentials;
 mod examples;
 mod expiry;
 mod main_job;

@@ -49,6 +49,17 @@ pub enum mcpconn_event_code {
     /// most once, and never for a request that the host has answered; a request that was not taken yet is taken back
     /// without a word.
     MCPCONN_EVENT_REQUEST_WITHDRAWN = 5,
+    /// A server wants credentials, or others than those it was shown: mcpconn_client_set_header() gives them.
+    /// mcpconn_event_json() has what it asks for: an object with "domain", "server", "status" (401 for credentials, 403
+    /// for such with more rights, 0 if that is not known) and "challenges", an array of objects with the "scheme" of
+    /// each and its parameters as they came ("realm", "scope", "resource_metadata", "error" …). It is the server's
+    /// word.
+    ///
+    /// Said once, however many calls are refused, until the host gives something else or calls are answered again. The
+    /// calls fail with MCPCONN_ERR_AUTH and the outcome MCPCONN_OUTCOME_REJECTED or MCPCONN_OUTCOME_NOT_SENT; they do
+    /// not wait for the host, who makes them again. Only one whose refusal comes after new credentials were given is
+    /// sent again by itself.
+    MCPCONN_EVENT_CREDENTIALS_NEEDED = 6,
     /// A server changed its state: mcpconn_event_server_info() has it, mcpconn_event_text() says it for a person. Of
     /// one session a host that is slow to take them gets the newest.
     MCPCONN_EVENT_SERVER_STATE = 7,
@@ -107,6 +118,7 @@ pub unsafe extern "C" fn mcpconn_event_kind(event: *const mcpconn_event) -> i32 
         EventKind::Progress(_) => C::MCPCONN_EVENT_PROGRESS,
         EventKind::Request { .. } => C::MCPCONN_EVENT_REQUEST,
         EventKind::RequestWithdrawn(_) => C::MCPCONN_EVENT_REQUEST_WITHDRAWN,
+        EventKind::CredentialsNeeded(_) => C::MCPCONN_EVENT_CREDENTIALS_NEEDED,
         EventKind::ServerState(_) => C::MCPCONN_EVENT_SERVER_STATE,
         EventKind::CatalogueChanged => C::MCPCONN_EVENT_CATALOGUE_CHANGED,
         EventKind::Closed => C::MCPCONN_EVENT_CLOSED,
@@ -174,20 +186,22 @@ pub unsafe extern "C" fn mcpconn_event_method(event: *const mcpconn_event) -> mc
     event.method.get_or_init(method).lend()
 }
 
-/// [any] The result of a MCPCONN_EVENT_RESULT, or the params of a MCPCONN_EVENT_PROGRESS or MCPCONN_EVENT_REQUEST, as
-/// JSON, the bytes that came; else empty, as are params that did not come.
+/// [any] The result of a MCPCONN_EVENT_RESULT, the params of a MCPCONN_EVENT_PROGRESS or MCPCONN_EVENT_REQUEST, what a
+/// MCPCONN_EVENT_CREDENTIALS_NEEDED asks for, as JSON, the bytes that came; else empty, as are params that did not come.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_event_json(event: *const mcpconn_event) -> mcpconn_str {
     // SAFETY: NULL or a live event, by the contract of the header.
     mcpconn_str::lend_bytes(match unsafe { kind(event) } {
         Some(EventKind::Result(answer)) => &answer.json,
         Some(EventKind::Progress(params) | EventKind::Request { params, .. }) => params,
+        Some(EventKind::CredentialsNeeded(needed)) => needed.json(),
         _ => &[],
     })
 }
 
 /// [any] The event's text for a person: the text blocks of a tool's result joined with newlines, the message of an
-/// error, the sentence of a server state, why a request was withdrawn; else empty. It has a NUL behind it.
+/// error, the sentence of a server state or of a want of credentials, why a request was withdrawn; else empty. It has
+/// a NUL behind it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_event_text(event: *const mcpconn_event) -> mcpconn_str {
     fail::or(mcpconn_str::EMPTY, || {
@@ -201,6 +215,7 @@ pub unsafe extern "C" fn mcpconn_event_text(event: *const mcpconn_event) -> mcpc
                 EventKind::Error(error) => &error.message,
                 EventKind::ServerState(status) => &status.text,
                 EventKind::RequestWithdrawn(why) => why_withdrawn(*why),
+                EventKind::CredentialsNeeded(needed) => needed.text(),
                 _ => "",
             })
         });

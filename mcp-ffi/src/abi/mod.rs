@@ -15,6 +15,7 @@ pub mod answer;
 pub mod budget;
 pub mod call;
 pub mod client;
+pub mod credentials;
 pub mod error;
 pub mod event;
 pub mod explicit_close;

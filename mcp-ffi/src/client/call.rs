@@ -175,6 +175,8 @@ enum Verdict {
     Final,
     /// The server did not run it, and the session is no more: another one may serve.
     Replay,
+    /// The server did not run it for want of credentials, and the host gave others meanwhile.
+    ReplayHere,
 }
 
 impl Call {
@@ -188,6 +190,7 @@ impl Call {
 
     async fn answer(&self, ticket: &mut Ticket) -> Result<Answer, Error> {
         let mut failed_on = None;
+        let mut was_replayed = false;
         loop {
             let lent = tokio::select! {
                 biased;
@@ -198,6 +201,7 @@ impl Call {
                 lent = self.borrow(&ticket.shared, failed_on) => lent?,
             };
             let pass = self.pass()?;
+            let shown = self.server.opener.credentials().shown();
             let answer = self.request(&lent, ticket).await?;
             let error = answer.as_ref().err();
             if error.is_some_and(|error| error.kind == ErrorKind::Timeout) {
@@ -207,15 +211,18 @@ impl Call {
             let error = match answer {
                 Ok(json) => {
                     self.proven(&lent);
+                    self.server.opener.credentials().accepted(shown);
                     return Ok(Answer::new(json, lent.generation(), failed_on.is_some()));
                 }
                 Err(error) => error,
             };
-            let verdict = self.judge(&ticket.shared, &lent, &error);
-            if matches!(verdict, Verdict::Final) || failed_on.is_some() {
-                return Err(Error::of_server(&self.server.name, &error));
+            let has_others = self.server.opener.credentials().refused(&error, shown);
+            match self.judge(&ticket.shared, &lent, &error, has_others) {
+                Verdict::Replay if !was_replayed => failed_on = Some(lent.generation()),
+                Verdict::ReplayHere if !was_replayed => {}
+                _ => return Err(Error::of_server(&self.server.name, &error)),
             }
-            failed_on = Some(lent.generation());
+            was_replayed = true;
         }
     }
 
@@ -357,8 +364,15 @@ impl Call {
         }
     }
 
-    /// Tells budget and pool what a failed request says about its session.
-    fn judge(&self, shared: &Shared, lent: &Lent, error: &error::Error) -> Verdict {
+    /// Tells budget and pool what a failed request says about its session. `has_others`: the host gave other
+    /// credentials since it was sent.
+    fn judge(
+        &self,
+        shared: &Shared,
+        lent: &Lent,
+        error: &error::Error,
+        has_others: bool,
+    ) -> Verdict {
         if error.outcome == Outcome::Answered {
             self.proven(lent);
             return Verdict::Final;
@@ -368,9 +382,16 @@ impl Call {
         let given_up = error.kind == ErrorKind::Closed && lent.session().is_given_up();
         let unsent = error.outcome == Outcome::NotSent
             && (given_up || matches!(error.kind, ErrorKind::Transport | ErrorKind::Protocol));
-        if !refused && !unsent {
-            return Verdict::Final;
-        }
+        let rejected = error.outcome == Outcome::Rejected;
+        let wants_rights = error.challenge.as_ref().is_some_and(|c| c.status == 403);
+        let verdict = match error.kind {
+            ErrorKind::Auth if has_others && rejected => return Verdict::ReplayHere,
+            // Other calls may need fewer.
+            ErrorKind::Auth if wants_rights => return Verdict::Final,
+            ErrorKind::Auth => Verdict::Final,
+            _ if refused || unsent => Verdict::Replay,
+            _ => return Verdict::Final,
+        };
         lent.session().give_up();
         match lent {
             // Whoever gave it up has told.
@@ -384,7 +405,7 @@ impl Call {
                 drop(shared.pool.evict(lease.id()));
             }
         }
-        Verdict::Replay
+        verdict
     }
 }
 

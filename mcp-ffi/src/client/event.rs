@@ -7,7 +7,7 @@ use mcp_budget::{Reason, State};
 use mcp_transport::session::{ServerRequestKind, Withdrawn};
 use serde::Deserialize;
 
-use super::{error::Error, origin::Origin};
+use super::{credentials::CredentialsNeeded, error::Error, origin::Origin};
 
 /// Something that happened. It owns what it says: it may be kept, and outlives its client.
 #[derive(Debug, Clone)]
@@ -60,6 +60,9 @@ pub enum EventKind {
     /// Nobody waits any more for the answer to the request of this id: a dialogue for it may be closed. It comes once
     /// at most, and never for a request that the host has answered.
     RequestWithdrawn(Withdrawn),
+    /// A server wants credentials; [`Client::set_header`](crate::Client::set_header) gives them. Said once until then,
+    /// however many calls it refuses; of what a host is slow to take the newest is kept.
+    CredentialsNeeded(CredentialsNeeded),
     /// A server changed its state. Of one session only the newest is kept for a host that is slow to take it.
     ServerState(ServerStatus),
     /// The list of a server's tools is new.

@@ -60,6 +60,7 @@ impl Connect for HomeConnector {
         self.pid
             .store(session.pid().unwrap_or(0), Ordering::Relaxed);
         let keeper = CatalogueKeeper {
+            opener: self.opener.clone(),
             origin: self.origin.clone(),
             catalogue: self.catalogue.clone(),
             queue: self.queue.clone(),

@@ -9,6 +9,7 @@ use super::{
     catalogue::{self, Catalogue},
     error::Error,
     event::{Event, EventKind},
+    open::Opener,
     origin::Origin,
     queue::{EventQueue, Lane},
 };
@@ -28,6 +29,7 @@ impl Reload {
 }
 
 pub(super) struct CatalogueKeeper {
+    pub(super) opener: Arc<Opener>,
     pub(super) origin: Origin,
     pub(super) catalogue: Arc<Catalogue>,
     pub(super) queue: Arc<EventQueue>,
@@ -52,19 +54,19 @@ impl CatalogueKeeper {
     }
 
     async fn load(&self, session: &Session) {
-        match catalogue::load(
-            &self.origin.server,
-            session,
-            Instant::now() + CATALOGUE_TIMEOUT,
-        )
-        .await
-        {
+        let credentials = self.opener.credentials();
+        let shown = credentials.shown();
+        let deadline = Instant::now() + CATALOGUE_TIMEOUT;
+        match catalogue::load(&self.origin.server, session, deadline).await {
             Ok(tools) => {
                 self.catalogue.told(self.generation, tools);
                 let event = Event::of(EventKind::CatalogueChanged, &self.origin);
                 self.queue.push(self.lane, event);
             }
-            Err(error) => self.failed(&error),
+            Err(error) => {
+                credentials.refused(&error, shown);
+                self.failed(&error);
+            }
         }
     }
 

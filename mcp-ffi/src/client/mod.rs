@@ -10,6 +10,7 @@ mod catalogue;
 mod closing;
 mod configure;
 mod counted;
+mod credentials;
 mod deadline;
 mod error;
 mod event;
@@ -77,6 +78,7 @@ use self::{
 pub use mcp_transport::session::{ServerRequestKind, Withdrawn};
 
 pub use self::{
+    credentials::CredentialsNeeded,
     error::{Error, Kind, Outcome},
     event::{Answer, Context, Event, EventKind, ServerStatus},
     options::{CallOptions, ClientOptions},
@@ -278,6 +280,29 @@ impl Client {
     pub fn network_changed(&self) {
         let _runtime = self.shared.runtime.enter();
         self.shared.gate.check_all();
+    }
+
+    /// Has a header shown to a remote server with every request of all its sessions from now on, in place of what its
+    /// configuration says; an empty value takes it back. A server that is parked for want of credentials is tried at
+    /// once. Calls that were refused are not sent again, but for those whose refusal comes after this.
+    ///
+    /// It lasts as long as what makes the connection stays configured as it is, and is in no log, error or event.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`] for what is no header, for one that is the transport's own and for a server that is a child
+    /// process; as for [`Client::server_status`]; [`Kind::Closed`].
+    pub fn set_header(
+        &self,
+        domain: &str,
+        server: &str,
+        name: &str,
+        value: &str,
+    ) -> Result<(), Error> {
+        self.shared.check_open()?;
+        let server = self.shared.servers().get(domain, server)?;
+        server.opener.credentials().give(name, value)?;
+        server.try_new_credentials();
+        Ok(())
     }
 
     /// A descriptor that is readable while an event waits.

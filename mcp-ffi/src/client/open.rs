@@ -17,7 +17,10 @@ use mcp_transport::{
 };
 use tokio::{sync::watch, time::Instant};
 
-use super::{counted::CountedSession, hearing::Host, leaving::Leaving, settings::Settings};
+use super::{
+    counted::CountedSession, credentials::Credentials, hearing::Host, leaving::Leaving,
+    settings::Settings,
+};
 
 /// How long what an attempt opened may take to go when the attempt was given up: it was never in use.
 const GIVEN_UP_CLOSE: Duration = Duration::from_secs(1);
@@ -46,6 +49,7 @@ pub(super) fn failure(error: &error::Error) -> Failure {
 pub(super) struct Opener {
     way: Way,
     settings: RwLock<Arc<Settings>>,
+    credentials: Credentials,
     env: Environment,
 }
 
@@ -80,6 +84,8 @@ pub(super) enum Purpose {
 
 impl Opener {
     pub(super) fn new(
+        domain: Arc<str>,
+        server: Arc<str>,
         config: ServerConfig,
         settings: Settings,
         env: Environment,
@@ -92,8 +98,13 @@ impl Opener {
                 HttpClient::new(),
             ),
         };
+        let http = match &way {
+            Way::Stdio(_) => None,
+            Way::Http(_, client) => Some(client.clone()),
+        };
         Ok(Self {
             way,
+            credentials: Credentials::new(domain, server, http),
             settings: RwLock::new(Arc::new(settings)),
             env,
         })
@@ -119,6 +130,10 @@ impl Opener {
             .settings
             .write()
             .unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    pub(super) fn credentials(&self) -> &Credentials {
+        &self.credentials
     }
 
     pub(super) fn cut(&self) -> watch::Receiver<bool> {
@@ -156,6 +171,7 @@ impl Opener {
                 Duration::from_secs(30),
             ),
         };
+        let shown = self.credentials.shown();
         let options = SessionOptions {
             client_name: "mcpconn".into(),
             client_version: env!("CARGO_PKG_VERSION").into(),
@@ -171,6 +187,9 @@ impl Opener {
         };
         let opened = opening.await;
         given_up.not();
+        if let Err(error) = &opened {
+            self.credentials.refused(error, shown);
+        }
         opened
     }
 }

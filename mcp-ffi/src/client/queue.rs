@@ -51,6 +51,7 @@ enum Latest {
     Progress(u64),
     ServerState(Lane, u64),
     Catalogue(Lane),
+    Credentials(Lane),
 }
 
 #[derive(Debug, Default)]
@@ -171,6 +172,7 @@ impl State {
             EventKind::Progress(_) => Some(Latest::Progress(event.id)),
             EventKind::ServerState(status) => Some(Latest::ServerState(lane, status.generation)),
             EventKind::CatalogueChanged => Some(Latest::Catalogue(lane)),
+            EventKind::CredentialsNeeded(_) => Some(Latest::Credentials(lane)),
             EventKind::Result(_)
             | EventKind::Error(_)
             | EventKind::Request { .. }

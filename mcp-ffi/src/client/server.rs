@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use mcp_budget::{Options, State, Supervisor, Transition};
+use mcp_budget::{Options, Reason, State, Supervisor, Transition};
 use mcp_pool::Binding;
 use mcp_transport::{config::ServerConfig, error};
 
@@ -69,7 +69,7 @@ impl Plan {
         settings: Settings,
         env: Environment,
     ) -> Result<Self, error::Error> {
-        let opener = Opener::new(config, settings, env)?;
+        let opener = Opener::new(domain.clone(), name.clone(), config, settings, env)?;
         Ok(Self {
             domain,
             name,
@@ -86,6 +86,20 @@ impl Server {
         let catalogue = Arc::new(Catalogue::new());
         let opener = Arc::new(plan.opener);
         let settings = opener.settings();
+        opener.credentials().tell_by({
+            let queue = queue.clone();
+            let origin = Origin {
+                domain: plan.domain.clone(),
+                server: plan.name.clone(),
+                scope: None,
+            };
+            move |needed| {
+                queue.push(
+                    lane,
+                    Event::of(EventKind::CredentialsNeeded(needed), &origin),
+                )
+            }
+        });
         let server = Arc::new_cyclic(|me: &Weak<Self>| {
             let connector = HomeConnector {
                 origin: Origin {
@@ -103,6 +117,7 @@ impl Server {
             let observer = move |transition: &Transition| {
                 if let Some(server) = me.upgrade() {
                     queue.push(lane, server.state_event(transition));
+                    server.heed_credentials(transition);
                 }
             };
             let options = Options {
@@ -139,6 +154,22 @@ impl Server {
         self.opener.set_settings(settings);
         if eager {
             self.supervisor.start();
+        }
+    }
+
+    /// The host has given credentials: if it is parked for want of them, it is tried.
+    pub(super) fn try_new_credentials(&self) {
+        let status = self.supervisor.status();
+        if (status.state, status.reason) == (State::Parked, Reason::Auth) {
+            self.supervisor.wake();
+        }
+    }
+
+    /// It was parked, perhaps for want of credentials that the host gave in that very moment.
+    fn heed_credentials(&self, transition: &Transition) {
+        let wants = (transition.state, transition.reason) == (State::Parked, Reason::Auth);
+        if wants && self.opener.credentials().parked() {
+            self.supervisor.wake();
         }
     }
 

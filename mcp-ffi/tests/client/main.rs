@@ -2,6 +2,7 @@
 
 mod child;
 mod closes;
+mod credentials;
 mod deadlines;
 mod expiry;
 

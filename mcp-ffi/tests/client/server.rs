@@ -19,6 +19,8 @@ pub(crate) struct Asked {
     pub(crate) http: String,
     /// Its session id, empty if it bears none.
     pub(crate) session: String,
+    /// Its credentials, empty if it shows none.
+    pub(crate) authorization: String,
     pub(crate) message: Value,
 }
 
@@ -35,10 +37,8 @@ impl Asked {
     /// The answer with this result.
     pub(crate) fn result(&self, result: Value) -> Answer {
         Answer {
-            status: "200 OK",
-            session: None,
-            events: None,
             body: Some(json!({"jsonrpc": "2.0", "id": self.message["id"], "result": result})),
+            ..Answer::status("200 OK")
         }
     }
 
@@ -60,6 +60,14 @@ impl Asked {
         }
     }
 
+    /// The answer to `initialize` of a server that keeps no sessions.
+    pub(crate) fn open_without_session(&self) -> Answer {
+        Answer {
+            session: None,
+            ..self.open("")
+        }
+    }
+
     /// What a well-behaved server says to all but `initialize` and `tools/call`.
     pub(crate) fn usual(&self) -> Answer {
         match self.method() {
@@ -74,6 +82,7 @@ impl Asked {
 pub(crate) struct Answer {
     status: &'static str,
     session: Option<String>,
+    challenge: Option<String>,
     body: Option<Value>,
     events: Option<Receiver<String>>,
 }
@@ -83,8 +92,17 @@ impl Answer {
         Self {
             status,
             session: None,
+            challenge: None,
             body: None,
             events: None,
+        }
+    }
+
+    /// Refused with this challenge.
+    pub(crate) fn challenge(status: &'static str, challenge: &str) -> Self {
+        Self {
+            challenge: Some(challenge.into()),
+            ..Self::status(status)
         }
     }
 
@@ -138,6 +156,7 @@ fn serve(stream: &TcpStream, answer: &dyn Fn(Asked) -> Answer) {
         let Answer {
             status,
             session,
+            challenge,
             body,
             events,
         } = answer(asked);
@@ -146,8 +165,11 @@ fn serve(stream: &TcpStream, answer: &dyn Fn(Asked) -> Answer) {
         }
         let body = body.map(|body| body.to_string()).unwrap_or_default();
         let session = session.map_or(String::new(), |id| format!("mcp-session-id: {id}\r\n"));
+        let challenge = challenge.map_or(String::new(), |challenge| {
+            format!("www-authenticate: {challenge}\r\n")
+        });
         let head = format!(
-            "HTTP/1.1 {status}\r\ncontent-type: application/json\r\n{session}content-length: {}\r\n\r\n",
+            "HTTP/1.1 {status}\r\ncontent-type: application/json\r\n{session}{challenge}content-length: {}\r\n\r\n",
             body.len()
         );
         let mut stream = stream;
@@ -168,7 +190,7 @@ fn serve_events(mut stream: &TcpStream, events: &Receiver<String>) {
 
 /// `None` once the connection is over.
 fn read(reader: &mut BufReader<&TcpStream>) -> Option<Asked> {
-    let (mut session, mut length) = (String::new(), 0);
+    let (mut session, mut authorization, mut length) = (String::new(), String::new(), 0);
     let mut line = String::new();
     if reader.read_line(&mut line).ok()? == 0 {
         return None;
@@ -186,6 +208,7 @@ fn read(reader: &mut BufReader<&TcpStream>) -> Option<Asked> {
         if let Some((name, value)) = line.split_once(':') {
             match name.to_ascii_lowercase().as_str() {
                 "mcp-session-id" => session = value.trim().into(),
+                "authorization" => authorization = value.trim().into(),
                 "content-length" => length = value.trim().parse().ok()?,
                 _ => {}
             }
@@ -196,6 +219,7 @@ fn read(reader: &mut BufReader<&TcpStream>) -> Option<Asked> {
     Some(Asked {
         http,
         session,
+        authorization,
         message: serde_json::from_slice(&body).unwrap_or_default(),
     })
 }

@@ -1,18 +1,26 @@
 //! What changes about the headers of a binding while it is in use, and what its 401s mean.
 
-use std::sync::{
-    Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    collections::VecDeque,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::watch;
+
+/// How many former headers are kept in mind.
+const FORMER: usize = 8;
 
 /// Shared by all sessions of a binding.
 #[derive(Debug)]
 pub(super) struct Credentials {
     /// Headers in place of the configuration's.
     replaced: watch::Sender<Vec<(HeaderName, HeaderValue)>>,
+    /// The last of those that were replaced themselves: a server may still repeat them.
+    former: Mutex<VecDeque<(HeaderName, HeaderValue)>>,
     /// The method whose 401 was last taken as the loss of a session.
     suspected: Mutex<Option<String>>,
     is_suspected: AtomicBool,
@@ -22,6 +30,7 @@ impl Credentials {
     pub(super) fn new() -> Self {
         Self {
             replaced: watch::Sender::new(Vec::new()),
+            former: Mutex::default(),
             suspected: Mutex::default(),
             is_suspected: AtomicBool::new(false),
         }
@@ -30,7 +39,11 @@ impl Credentials {
     /// Sends `value` in place of the header's values from now on; `None` takes that back.
     pub(super) fn replace(&self, name: HeaderName, value: Option<HeaderValue>) {
         self.replaced.send_modify(|replaced| {
-            replaced.retain(|(kept, _)| *kept != name);
+            if let Some(at) = replaced.iter().position(|(kept, _)| *kept == name) {
+                let mut former = self.former();
+                former.truncate(FORMER - 1);
+                former.push_front(replaced.swap_remove(at));
+            }
             replaced.extend(value.map(|value| (name, value)));
         });
         self.trust();
@@ -45,6 +58,18 @@ impl Credentials {
         for (name, value) in self.replaced.borrow().iter() {
             headers.insert(name, value.clone());
         }
+    }
+
+    /// Adds all that were sent in place of those that the headers are.
+    pub(super) fn add_to(&self, headers: &mut HeaderMap) {
+        let former = self.former();
+        for (name, value) in self.replaced.borrow().iter().chain(former.iter()) {
+            headers.append(name, value.clone());
+        }
+    }
+
+    fn former(&self) -> MutexGuard<'_, VecDeque<(HeaderName, HeaderValue)>> {
+        self.former.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A 401 met a request that bore a session id. Servers answer so that have lost the session, with the credentials

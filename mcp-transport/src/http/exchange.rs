@@ -440,6 +440,7 @@ impl Exchange {
         if self.settled {
             return;
         }
+        let error = self.shared.discreet(error);
         match self.request {
             Some(id) => {
                 if error.kind == ErrorKind::Expired {

@@ -213,7 +213,7 @@ impl Transport for HttpTransport {
     }
 
     fn redacted(&self, text: &str) -> String {
-        let headers = self.shared.own_headers();
+        let headers = self.shared.given_headers();
         let session = self.shared.state().session.clone();
         let cookies = self.shared.cookies.lock();
         let cookies: Vec<_> = cookies
@@ -400,7 +400,7 @@ impl Shared {
             (state.session.clone(), state.endpoint.clone())
         };
         let cookies = self.cookies.lock().unwrap_or_else(PoisonError::into_inner);
-        let secrets = Secrets::new(&self.config.url, &self.own_headers(), session.as_ref())
+        let secrets = Secrets::new(&self.config.url, &self.given_headers(), session.as_ref())
             .and_values(cookies.values());
         match endpoint {
             Some(endpoint) => secrets.and_url(&endpoint.url),
@@ -420,11 +420,27 @@ impl Shared {
         self.state().expired = true;
     }
 
-    /// The headers that the host gave.
+    /// All headers that the host gave, also those that were replaced since.
+    fn given_headers(&self) -> HeaderMap {
+        let mut headers = self.config.headers.clone();
+        self.client.credentials().add_to(&mut headers);
+        headers
+    }
+
+    /// The headers of the host's that are sent.
     fn own_headers(&self) -> HeaderMap {
         let mut headers = self.config.headers.clone();
         self.client.credentials().apply(&mut headers);
         headers
+    }
+
+    /// The error with the server's challenge, if it has one, without the headers that this may repeat.
+    fn discreet(&self, mut error: Error) -> Error {
+        if let Some(challenge) = &error.challenge {
+            let secrets = Secrets::of_headers(&self.given_headers());
+            error.challenge = Some(Arc::new(challenge.without(&secrets)));
+        }
+        error
     }
 
     /// What goes along with every request of the session.

@@ -183,7 +183,7 @@ impl Shared {
             return Opening::Refused(Some(head.status), answer.foreign());
         }
         match head.status.as_u16() {
-            401 | 403 => Opening::Unauthorized(answer.refusal()),
+            401 | 403 => Opening::Unauthorized(self.discreet(answer.refusal())),
             408 | 425 | 429 | 500 | 502..=599 => Opening::NotNow(answer.refusal()),
             _ => Opening::Refused(Some(head.status), answer.refusal()),
         }

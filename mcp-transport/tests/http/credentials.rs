@@ -2,7 +2,7 @@
 
 use mcp_transport::{
     error::{Error, ErrorKind, Outcome},
-    http::HttpClient,
+    http::{HttpClient, HttpConfig},
 };
 
 use crate::server::{Client, Server, result};
@@ -42,10 +42,41 @@ async fn the_challenge_is_in_the_error() {
 }
 
 #[tokio::test]
+async fn a_challenge_does_not_repeat_the_headers() {
+    let server = Server::start().await;
+    let given = [
+        ("authorization".into(), "Bearer oldsecret".into()),
+        ("x-key".into(), "keysecret".into()),
+    ];
+    let config = HttpConfig::new(&server.url(), &given).expect("good");
+    let pool = HttpClient::new();
+    for value in ["Bearer secondsecret", "Bearer thirdsecret"] {
+        pool.set_header("authorization", Some(value)).expect("good");
+    }
+    let mut client = Client::over(config, pool).await;
+    client.request(0, "initialize");
+    let (mut connection, _) = server.request().await;
+    let echo = r#"Bearer error_description="neither Bearer oldsecret, secondsecret, thirdsecret nor keysecret", scope="a""#;
+    connection
+        .answer("401 Unauthorized", &[("www-authenticate", echo)], "")
+        .await;
+    let challenge = client.failed(0).await.0.challenge.expect("a challenge");
+    let [scheme] = &challenge.schemes()[..] else {
+        panic!("{challenge:?}");
+    };
+    assert_eq!(
+        (scheme.scheme.as_str(), scheme.parameter("scope")),
+        ("Bearer", Some("a"))
+    );
+    let said = scheme.parameter("error_description").expect("it is there");
+    assert!(!said.contains("secret"), "{said}");
+}
+
+#[tokio::test]
 async fn a_header_is_replaced_for_all_sessions_of_the_client_and_given_back() {
     let server = Server::start().await;
     let pool = HttpClient::new();
-    let config = mcp_transport::http::HttpConfig::new(
+    let config = HttpConfig::new(
         &server.url(),
         &[
             ("authorization".into(), "Bearer old".into()),

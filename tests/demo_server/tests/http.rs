@@ -216,6 +216,19 @@ fn progress_comes_in_the_stream_that_ends_with_the_answer() {
 }
 
 #[test]
+fn who_does_not_show_the_token_is_not_let_in() {
+    let mut peer = Peer::start(&[], &["--token", "sesame"]);
+    let response = peer.initialize();
+    assert_eq!(response.status, 401);
+    assert!(response.headers["www-authenticate"].starts_with("Bearer "));
+    for (token, status) in [("open", 401), ("sesame", 405)] {
+        let shown = format!("Bearer {token}");
+        let response = peer.send("GET", &[("Authorization", &shown)], "");
+        assert_eq!(response.status, status);
+    }
+}
+
+#[test]
 fn a_call_is_cancelled_over_another_connection() {
     let mut peer = Peer::initialized(&[]);
     let session = peer.session.clone().expect("it was given");
