@@ -77,7 +77,7 @@ static inline mcpconn_str str(const char *text)
     return given;
 }
 
-/* The children of this process that run or wait to be reaped. */
+/* The children of this process that run or wait to be reaped; each is printed. */
 static inline int children_left(void)
 {
     int count = 0;
@@ -97,8 +97,10 @@ static inline int children_left(void)
         fclose(file);
         stat[length] = '\0';
         after_name = strrchr(stat, ')');
-        if (after_name && sscanf(after_name, ") %*c %d", &parent) == 1 && parent == (int)getpid())
+        if (after_name && sscanf(after_name, ") %*c %d", &parent) == 1 && parent == (int)getpid()) {
+            printf("a child is left: %s\n", stat);
             count++;
+        }
     }
     closedir(processes);
     return count;

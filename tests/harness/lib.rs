@@ -10,6 +10,7 @@ pub mod processes;
 pub mod proxy;
 pub mod scratch;
 pub mod server;
+pub mod told;
 pub mod tools;
 
 use std::path::{Path, PathBuf};

@@ -3,6 +3,7 @@
 use std::{
     fs,
     path::Path,
+    process::Command,
     thread,
     time::{Duration, Instant},
 };
@@ -10,6 +11,15 @@ use std::{
 /// Whether the process runs. One that ended and was not reaped by its parent does not.
 pub fn runs(pid: u32) -> bool {
     state_and_parent(pid).is_some_and(|(state, _)| state != 'Z' && state != 'X')
+}
+
+/// Kills a process, which must be there.
+#[track_caller]
+pub fn kill(pid: u32) {
+    let status = Command::new("kill")
+        .args(["-KILL", &pid.to_string()])
+        .status();
+    assert!(status.expect("kill runs").success(), "no process {pid}");
 }
 
 /// Fails the test unless every one of these processes ends within the limit.

@@ -3,7 +3,10 @@
 use std::{
     io::{self, Read, Write},
     net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU16, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -19,7 +22,7 @@ pub struct Proxy {
 
 #[derive(Debug)]
 struct Shared {
-    server: u16,
+    server: AtomicU16,
     gate: Mutex<Gate>,
     changed: Condvar,
 }
@@ -41,7 +44,7 @@ impl Proxy {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let shared = Arc::new(Shared {
-            server: port,
+            server: AtomicU16::new(port),
             gate: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -61,6 +64,19 @@ impl Proxy {
     /// The URL of the server's endpoint, through the proxy.
     pub fn url(&self) -> String {
         format!("http://{}/mcp", self.address)
+    }
+
+    /// The same URL as the server's own, through the proxy.
+    pub fn url_of(&self, url: &str) -> String {
+        let port = self.shared.server.load(Ordering::SeqCst);
+        url.replace(&format!("127.0.0.1:{port}"), &self.address.to_string())
+    }
+
+    /// From now on connections lead to the server on this port, as if it were the old one started anew; all that
+    /// there are are cut.
+    pub fn lead_to(&self, port: u16) {
+        self.shared.server.store(port, Ordering::SeqCst);
+        self.cut();
     }
 
     /// From now on a connection is held up, in what its client sends, as soon as that contains `part`; with an empty
@@ -124,7 +140,7 @@ impl Shared {
     }
 
     fn carry(self: &Arc<Self>, client: TcpStream) -> io::Result<()> {
-        let server = TcpStream::connect((Ipv4Addr::LOCALHOST, self.server))?;
+        let server = TcpStream::connect((Ipv4Addr::LOCALHOST, self.server.load(Ordering::SeqCst)))?;
         for stream in [&client, &server] {
             stream.set_nodelay(true)?;
             self.lock().streams.push(stream.try_clone()?);

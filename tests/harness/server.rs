@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Command};
 
-use crate::{child::Child, processes, tools};
+use crate::{child::Child, processes, tools::Start};
 
 /// A running server and where it is reached.
 #[derive(Debug)]
@@ -37,31 +37,28 @@ impl Server {
         )
     }
 
-    /// The FastMCP server whose sessions end when idle for so long. It writes `idle timeout` to stderr for each.
-    pub fn fastmcp_idle(python: &tools::Python, idle_seconds: u32) -> Self {
-        let script = crate::checkout().join("tests/servers/fastmcp_idle.py");
-        let mut command = Command::new(&python.program);
-        Self::announced(
-            command
-                .arg(script)
-                .arg("--idle-seconds")
-                .arg(idle_seconds.to_string()),
-        )
+    /// A server of `tests/servers`, with these arguments of its own.
+    pub fn sdk(start: &Start, arguments: &[&str]) -> Self {
+        Self::announced(&mut start.command(arguments))
     }
 
     /// The official server-everything over Streamable HTTP.
-    pub fn everything(everything: &tools::Everything) -> Self {
-        let mut command = Command::new(&everything.node);
+    pub fn everything(everything: &Start) -> Self {
+        Self::everything_over(everything, "streamableHttp", "listening on port", "/mcp")
+    }
+
+    /// The official server-everything over legacy HTTP+SSE.
+    pub fn everything_sse(everything: &Start) -> Self {
+        Self::everything_over(everything, "sse", "running on port", "/sse")
+    }
+
+    fn everything_over(everything: &Start, over: &str, ready: &str, path: &str) -> Self {
         // It takes any free port for 0, but then does not say which.
-        command
-            .arg(&everything.script)
-            .arg("streamableHttp")
-            .env("PORT", "0");
-        let mut child = Child::start(&mut command);
-        child.hear_error("listening on port");
+        let mut child = Child::start(everything.command(&[over]).env("PORT", "0"));
+        child.hear_error(ready);
         let port = processes::listening_port(child.pid()).expect("it says that it listens");
         Self {
-            url: format!("http://127.0.0.1:{port}/mcp"),
+            url: format!("http://127.0.0.1:{port}{path}"),
             child,
         }
     }

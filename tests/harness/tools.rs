@@ -7,53 +7,99 @@ use std::{
     process::Command,
 };
 
-/// A Python with the official SDK.
-#[derive(Debug)]
-pub struct Python {
-    /// The interpreter.
+use serde_json::{Value, json};
+
+/// A server of `tests/servers`: all have the same tools, and each is built with another SDK.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sdk {
+    /// PyPI `mcp`, 1.x: FastMCP.
+    Mcp1,
+    /// PyPI `mcp`, 2.x.
+    Mcp2,
+    /// PyPI `fastmcp`.
+    Fastmcp,
+    /// The crate `rmcp`.
+    Rmcp,
+}
+
+/// A program from npm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Npm {
+    /// `@modelcontextprotocol/server-everything`.
+    Everything,
+    /// `@modelcontextprotocol/server-filesystem`.
+    Filesystem,
+    /// `@modelcontextprotocol/server-memory`.
+    Memory,
+    /// `@modelcontextprotocol/conformance`, the official suite.
+    Conformance,
+}
+
+/// How a program is started: itself, and its first arguments.
+#[derive(Debug, Clone)]
+pub struct Start {
+    /// The program.
     pub program: PathBuf,
+    /// What comes before all other arguments.
+    pub arguments: Vec<PathBuf>,
 }
 
-/// The official server-everything.
-#[derive(Debug)]
-pub struct Everything {
-    /// The Node.js that runs it.
-    pub node: PathBuf,
-    /// Its main script.
-    pub script: PathBuf,
+impl Sdk {
+    /// How it is started, unless what it needs was not fetched.
+    pub fn find(self) -> Result<Start, Missing> {
+        let (python, script) = match self {
+            Self::Mcp1 => ("python/bin/python", "mcp_1.py"),
+            Self::Mcp2 => ("python-2/bin/python", "mcp_2.py"),
+            Self::Fastmcp => ("python-2/bin/python", "fastmcp_server.py"),
+            Self::Rmcp => {
+                return Ok(Start {
+                    program: find("bin/rmcp-server")?,
+                    arguments: Vec::new(),
+                });
+            }
+        };
+        let script = crate::checkout().join("tests/servers").join(script);
+        Ok(Start {
+            program: find(python)?,
+            // It leaves no compiled file in the checkout.
+            arguments: vec!["-B".into(), script],
+        })
+    }
 }
 
-/// The official conformance suite.
-#[derive(Debug)]
-pub struct Conformance {
-    /// The Node.js that runs it.
-    pub node: PathBuf,
-    /// Its main script.
-    pub script: PathBuf,
+impl Npm {
+    /// How it is started, unless it was not fetched.
+    pub fn find(self) -> Result<Start, Missing> {
+        let name = match self {
+            Self::Everything => "server-everything",
+            Self::Filesystem => "server-filesystem",
+            Self::Memory => "server-memory",
+            Self::Conformance => "conformance",
+        };
+        let script = format!("npm/node_modules/@modelcontextprotocol/{name}/dist/index.js");
+        Ok(Start {
+            program: find("bin/node")?,
+            arguments: vec![find(&script)?],
+        })
+    }
 }
 
-/// The Python, unless it was not fetched.
-pub fn python() -> Result<Python, Missing> {
-    Ok(Python {
-        program: find("python/bin/python")?,
-    })
-}
+impl Start {
+    /// As a command, with these further arguments.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).args(arguments);
+        command
+    }
 
-/// The server-everything, unless it was not fetched.
-pub fn everything() -> Result<Everything, Missing> {
-    let script = "npm/node_modules/@modelcontextprotocol/server-everything/dist/index.js";
-    Ok(Everything {
-        node: find("bin/node")?,
-        script: find(script)?,
-    })
-}
-
-/// The conformance suite, unless it was not fetched.
-pub fn conformance() -> Result<Conformance, Missing> {
-    Ok(Conformance {
-        node: find("bin/node")?,
-        script: find("npm/node_modules/@modelcontextprotocol/conformance/dist/index.js")?,
-    })
+    /// As a server in a host's configuration, with these further arguments.
+    pub fn config(&self, arguments: &[&str]) -> Value {
+        let first = self.arguments.iter().map(|path| path.to_string_lossy());
+        let all: Vec<_> = first
+            .chain(arguments.iter().map(|argument| (*argument).into()))
+            .collect();
+        json!({ "command": self.program, "args": all })
+    }
 }
 
 /// The Go command, unless it was not fetched.

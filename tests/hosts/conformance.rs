@@ -7,13 +7,13 @@
 //! OAuth is not there yet: of the required scenarios `auth/…` (all fourteen), of the two for 2025-03-26 and of the six
 //! that are extensions none is passed; each ends where a token would have to be asked for.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path};
 
 use mcpconn_tests::{
     c_host::{self, Language, Link},
     child::Child,
     scratch::Scratch,
-    tools::{self, Conformance},
+    tools::{self, Npm, Start},
 };
 use serde_json::Value;
 
@@ -53,13 +53,12 @@ impl Checks {
 }
 
 /// Has the suite test this client; true if it and we are content.
-fn run(suite: &Conformance, client: &str, scenario: &str) -> bool {
+fn run(suite: &Start, client: &str, scenario: &str) -> bool {
     let scratch = Scratch::new();
     let results = scratch.path().join("results");
-    let mut command = Command::new(&suite.node);
+    let mut command = suite.command(&["client", "--scenario", scenario]);
     command
-        .arg(&suite.script)
-        .args(["client", "--scenario", scenario, "--spec-version", REVISION])
+        .args(["--spec-version", REVISION])
         // The suite gives it to a shell.
         .args(["--command", &format!("'{client}'"), "--output-dir"])
         .arg(&results);
@@ -73,7 +72,7 @@ fn run(suite: &Conformance, client: &str, scenario: &str) -> bool {
 #[track_caller]
 fn passes(scenario: &str) {
     let name = format!("conformance scenario {scenario}");
-    let Some(suite) = tools::need(&name, tools::conformance()) else {
+    let Some(suite) = tools::need(&name, Npm::Conformance.find()) else {
         return;
     };
     let scratch = Scratch::new();
@@ -106,7 +105,7 @@ fn the_schema_of_a_tool_comes_as_it_was_sent() {
 fn a_client_that_does_nothing_passes_nothing() {
     let Some(suite) = tools::need(
         "conformance of a client that does nothing",
-        tools::conformance(),
+        Npm::Conformance.find(),
     ) else {
         return;
     };

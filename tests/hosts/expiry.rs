@@ -1,23 +1,33 @@
 //! A FastMCP server ends sessions that are idle for some seconds, whatever the client would like.
 
-use mcpconn_tests::{child::Child, proxy::Proxy, scratch::Scratch, server::Server, tools};
+use mcpconn_tests::{
+    child::Child,
+    proxy::Proxy,
+    scratch::Scratch,
+    server::Server,
+    tools::{self, Sdk, Start},
+};
 
 use crate::start;
 
-const IDLE_SECONDS: u32 = 2;
+const IDLE_SECONDS: &str = "2";
 
 /// What the server writes about its sessions.
 const OPENED: &str = "Created new transport";
 const EXPIRED: &str = "idle timeout";
 const ENDED: &str = "Terminating session";
 
+fn idle(python: &Start) -> Server {
+    Server::sdk(python, &["http", "--json", "--idle-seconds", IDLE_SECONDS])
+}
+
 #[test]
 fn a_call_after_the_expiry_is_answered_without_the_caller_noticing() {
-    let Some(python) = tools::need("expiry", tools::python()) else {
+    let Some(python) = tools::need("expiry", Sdk::Mcp1.find()) else {
         return;
     };
     let scratch = Scratch::new();
-    let mut server = Server::fastmcp_idle(&python, IDLE_SECONDS);
+    let mut server = idle(&python);
     let mut host = start("idle_expiry.c", &[&server.url], &scratch);
     host.hear("first answered");
     // The home session and the scoped one.
@@ -37,9 +47,9 @@ struct HeldUp {
 }
 
 impl HeldUp {
-    fn new(python: &tools::Python) -> Self {
+    fn new(python: &Start) -> Self {
         let scratch = Scratch::new();
-        let mut server = Server::fastmcp_idle(python, IDLE_SECONDS);
+        let mut server = idle(python);
         let proxy = Proxy::before(server.port());
         let mut host = start("close_while_reconnecting.c", &[&proxy.url()], &scratch);
         host.hear("first answered");
@@ -61,7 +71,7 @@ impl HeldUp {
 
 #[test]
 fn closing_while_the_reconnect_is_held_up_ends_in_time_and_leaves_nothing() {
-    let Some(python) = tools::need("closing while reconnecting", tools::python()) else {
+    let Some(python) = tools::need("closing while reconnecting", Sdk::Mcp1.find()) else {
         return;
     };
     let mut held_up = HeldUp::new(&python);
@@ -77,7 +87,7 @@ fn closing_while_the_reconnect_is_held_up_ends_in_time_and_leaves_nothing() {
 
 #[test]
 fn a_session_that_opens_after_the_close_began_is_closed() {
-    let Some(python) = tools::need("a reconnect let go while closing", tools::python()) else {
+    let Some(python) = tools::need("a reconnect let go while closing", Sdk::Mcp1.find()) else {
         return;
     };
     let mut held_up = HeldUp::new(&python);

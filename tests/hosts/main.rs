@@ -5,6 +5,7 @@ mod conformance;
 mod credentials;
 mod examples;
 mod expiry;
+mod interop;
 mod main_job;
 mod server_everything;
 mod supervision;

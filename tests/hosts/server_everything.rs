@@ -1,15 +1,20 @@
-use mcpconn_tests::{scratch::Scratch, server::Server, tools};
+use mcpconn_tests::{
+    scratch::Scratch,
+    server::Server,
+    tools::{self, Npm},
+};
 use serde_json::json;
 
 use crate::start;
 
 #[test]
 fn the_official_server_everything_works_over_stdio() {
-    let Some(everything) = tools::need("server-everything over stdio", tools::everything()) else {
+    let Some(everything) = tools::need("server-everything over stdio", Npm::Everything.find())
+    else {
         return;
     };
     let scratch = Scratch::new();
-    let servers = json!({ "everything": { "command": everything.node, "args": [everything.script, "stdio"] } });
+    let servers = json!({ "everything": everything.config(&["stdio"]) });
     start("everything.c", &[&servers.to_string()], &scratch)
         .finish()
         .expect_success();
@@ -17,12 +22,26 @@ fn the_official_server_everything_works_over_stdio() {
 
 #[test]
 fn the_official_server_everything_works_over_streamable_http() {
-    let Some(everything) = tools::need("server-everything over HTTP", tools::everything()) else {
+    let Some(everything) = tools::need("server-everything over HTTP", Npm::Everything.find())
+    else {
         return;
     };
     let scratch = Scratch::new();
     let server = Server::everything(&everything);
     let servers = json!({ "everything": { "type": "http", "url": server.url } });
+    start("everything.c", &[&servers.to_string()], &scratch)
+        .finish()
+        .expect_success();
+}
+
+#[test]
+fn the_official_server_everything_works_over_legacy_sse() {
+    let Some(everything) = tools::need("server-everything over SSE", Npm::Everything.find()) else {
+        return;
+    };
+    let scratch = Scratch::new();
+    let server = Server::everything_sse(&everything);
+    let servers = json!({ "everything": { "type": "sse", "url": server.url } });
     start("everything.c", &[&servers.to_string()], &scratch)
         .finish()
         .expect_success();
