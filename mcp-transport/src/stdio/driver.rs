@@ -208,7 +208,7 @@ impl Driver {
         loop {
             let left = match self.exit {
                 None => Left::Leader,
-                Some(_) if self.guard.process.signal_group(0) => Left::Others,
+                Some(_) if self.guard.process.others_run() => Left::Others,
                 Some(_) => Left::Nobody,
             };
             match ending.next(now, left) {

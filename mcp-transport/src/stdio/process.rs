@@ -64,6 +64,12 @@ impl Process {
         *reaped
     }
 
+    /// Whether anyone of the group runs, now that its leader was reaped. A zombie does not: it waits for whoever
+    /// inherited it, in a container perhaps for long, and no signal hastens that.
+    pub(super) fn others_run(&self) -> bool {
+        self.signal_group(0) && !members(self.pid).is_empty()
+    }
+
     /// Sends a signal to everyone in the group, or asks with signal 0 whether there is anyone.
     /// Says whether there was; a leader that was not reaped counts.
     pub(super) fn signal_group(&self, signal: libc::c_int) -> bool {
@@ -184,7 +190,10 @@ fn is_member(pid: libc::pid_t, leader: libc::pid_t) -> bool {
         let state = fields.next()?;
         let group: libc::pid_t = fields.nth(1)?.parse().ok()?;
         let session: libc::pid_t = fields.next()?.parse().ok()?;
-        Some(!matches!(state, "Z" | "X") && group == leader && session == leader)
+        // One whose first thread has ended looks like a zombie, but has others.
+        let threads: u32 = fields.nth(13)?.parse().ok()?;
+        let runs = !matches!(state, "Z" | "X") || threads > 1;
+        Some(runs && group == leader && session == leader)
     };
     look().unwrap_or(false)
 }
@@ -206,9 +215,14 @@ mod tests {
     }
 
     fn group() -> Group {
-        let mut config = StdioConfig::new("sh");
         let script = "sleep 1000 </dev/null >/dev/null 2>&1 & echo $!; exec cat";
-        config.args = vec!["-c".into(), script.into()];
+        group_of("sh", &["-c", script])
+    }
+
+    /// The group of a program that says a process id first.
+    fn group_of(program: &str, arguments: &[&str]) -> Group {
+        let mut config = StdioConfig::new(program);
+        config.args = arguments.iter().map(|&a| a.to_owned()).collect();
         let command = command::resolve(&config, std::env::vars_os()).unwrap();
         let leader = spawn::spawn(&command, None).unwrap();
         sys::poll_readable(&[leader.stdout.as_fd()], None);
@@ -267,6 +281,37 @@ mod tests {
             assert!(signal(libc::SIGKILL));
             wait_for_end_of(other);
             assert_eq!(members(pid).len(), 0);
+        }
+    }
+
+    /// A leader that waits for EOF, and a zombie in its group, whose parent is in another and does not wait for it.
+    const ZOMBIE: &str = "
+import os, signal, sys
+if os.fork() == 0:
+    zombie = os.fork()
+    if zombie == 0:
+        os._exit(0)
+    os.setpgid(0, 0)
+    os.waitid(os.P_PID, zombie, os.WEXITED | os.WNOWAIT)
+    print(os.getpid(), flush=True)
+    signal.pause()
+sys.stdin.read()
+";
+
+    #[test]
+    fn a_zombie_in_the_group_is_nobody_to_wait_for_and_a_process_is() {
+        for (zombie, others_run) in [(true, false), (false, true)] {
+            let Group { leader, other } = if zombie {
+                group_of("python3", &["-S", "-c", ZOMBIE])
+            } else {
+                group()
+            };
+            let (pid, pidfd) = end_leader(leader);
+            let process = Process::new(pid, pidfd, 1);
+            assert!(process.reap().is_some());
+            assert_eq!(process.others_run(), others_run);
+            sys::kill(other, libc::SIGKILL).unwrap();
+            wait_for_end_of(other);
         }
     }
 

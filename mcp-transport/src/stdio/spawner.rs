@@ -273,7 +273,7 @@ fn start_thread(guarded: bool) -> io::Result<Arc<Mailbox>> {
 }
 
 /// How long what was killed with its leader may take to be gone, and how often that is looked at: what is left then
-/// cannot be killed, or is a zombie of somebody who does not wait for it.
+/// cannot be killed.
 const DYING: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -291,7 +291,8 @@ impl Dying {
             return false;
         }
         let reaped = *self.reaped.get_or_insert_with(Instant::now);
-        reaped.elapsed() > DYING || !self.process.signal_group(libc::SIGKILL)
+        self.process.signal_group(libc::SIGKILL);
+        reaped.elapsed() > DYING || !self.process.others_run()
     }
 }
 
