@@ -58,6 +58,12 @@
 // In host_takes: elicitation/create with a URL to open.
 #define MCPCONN_TAKES_ELICITATION_URL 32
 
+// In host_takes: log messages, MCPCONN_EVENT_LOG.
+#define MCPCONN_TAKES_LOGS 64
+
+// In host_takes: notifications that no event of their own stands for, MCPCONN_EVENT_NOTIFICATION.
+#define MCPCONN_TAKES_NOTIFICATIONS 128
+
 // The values of a mcpconn_status.
 typedef enum {
   // Good.
@@ -148,10 +154,28 @@ typedef enum {
   // A server changed its state: mcpconn_event_server_info() has it, mcpconn_event_text() says it for a person. Of
   // one session a host that is slow to take them gets the newest.
   MCPCONN_EVENT_SERVER_STATE = 7,
-  // The list of a server's tools is new: mcpconn_client_tools() has it.
+  // A list of a server's is new: mcpconn_event_list() says which. The tools were asked for again and are in
+  // mcpconn_client_tools(); the others are for the host to list, resources standing for their templates too. Of one
+  // list a host that is slow to take them gets the newest, and a server that changes without rest is heard once in a
+  // while.
   MCPCONN_EVENT_CATALOGUE_CHANGED = 8,
+  // A resource that the host subscribed to (resources/subscribe) may have changed: mcpconn_event_json() has the
+  // params of the notification, with its "uri", which mcpconn_event_text() is.
+  MCPCONN_EVENT_RESOURCE_UPDATED = 9,
+  // A server logs something: mcpconn_event_json() has the params of the notification ("level", "logger", "data"),
+  // mcpconn_event_text() logger and data for a person, mcpconn_event_log_level() how grave it is. Only for a host
+  // that takes it (MCPCONN_TAKES_LOGS); how much a server logs is asked for by the request logging/setLevel.
+  MCPCONN_EVENT_LOG = 10,
+  // The host was slow, and the oldest of a server's log messages, resource updates and other notifications were
+  // dropped, of which at most 1,024 wait for each server: mcpconn_event_json() is an object that counts them ("logs",
+  // "resource_updates", "notifications"). It comes where they would have come.
+  MCPCONN_EVENT_DROPPED = 11,
   // The client is closed. It is the last event.
   MCPCONN_EVENT_CLOSED = 15,
+  // Any other notification of a server: mcpconn_event_method() says which, mcpconn_event_json() has its params. Only
+  // for a host that takes them (MCPCONN_TAKES_NOTIFICATIONS); one that takes elicitation with a URL
+  // gets notifications/elicitation/complete without that.
+  MCPCONN_EVENT_NOTIFICATION = 17,
 } mcpconn_event_code;
 
 // The state of a server's home session and its reconnect budget.
@@ -214,6 +238,38 @@ typedef enum {
   // None of the above: the library is newer than the header.
   MCPCONN_REASON_OTHER = 99,
 } mcpconn_reason;
+
+// The lists of a server.
+typedef enum {
+  // tools/list.
+  MCPCONN_LIST_TOOLS = 1,
+  // resources/list.
+  MCPCONN_LIST_RESOURCES = 2,
+  // resources/templates/list.
+  MCPCONN_LIST_RESOURCE_TEMPLATES = 3,
+  // prompts/list.
+  MCPCONN_LIST_PROMPTS = 4,
+} mcpconn_list_code;
+
+// How grave a log message is, as in RFC 5424; the greater, the graver.
+typedef enum {
+  // Details for who looks for a fault.
+  MCPCONN_LOG_DEBUG = 1,
+  // What is done.
+  MCPCONN_LOG_INFO = 2,
+  // What is worth to be noticed, and normal.
+  MCPCONN_LOG_NOTICE = 3,
+  // What may be wrong.
+  MCPCONN_LOG_WARNING = 4,
+  // What went wrong.
+  MCPCONN_LOG_ERROR = 5,
+  // A part of the server fails.
+  MCPCONN_LOG_CRITICAL = 6,
+  // Somebody must do something now.
+  MCPCONN_LOG_ALERT = 7,
+  // The server cannot be used.
+  MCPCONN_LOG_EMERGENCY = 8,
+} mcpconn_log_level;
 
 // What a budget is told.
 typedef enum {
@@ -326,6 +382,10 @@ typedef struct {
   uint32_t max_sessions;
   // How long the closing of the client may take, in milliseconds. Default 3800.
   uint64_t close_timeout_ms;
+  // How many bytes of what one server said may wait for the host, until it has freed the events that bear them. Over
+  // that, and one message, nothing more is read from that server, and its silence is no fault then. Default 67108864
+  // (64 MiB).
+  uint64_t max_queued_bytes;
   // Hears what no call's own on_event hears.
   mcpconn_event_fn on_event;
   // For on_event.
@@ -554,6 +614,18 @@ mcpconn_status mcpconn_client_request(const mcpconn_client *client,
                                       uint64_t *id,
                                       mcpconn_error **err);
 
+// [any] Asks a server for one of its lists, a mcpconn_list_code, page by page to its end. It returns at once; the call
+// ends with exactly one MCPCONN_EVENT_RESULT, whose JSON is an array of the items as they came and whose text is one
+// line an item, or MCPCONN_EVENT_ERROR. An item without what names it is left out, and takes no other along. A server
+// that does not know the method has none: the array is empty. The rest as of mcpconn_client_call_tool().
+mcpconn_status mcpconn_client_list(const mcpconn_client *client,
+                                   const mcpconn_scope *scope,
+                                   mcpconn_str server,
+                                   int32_t list,
+                                   const mcpconn_call_options *options,
+                                   uint64_t *id,
+                                   mcpconn_error **err);
+
 // [any] Sends a notification on the session of this scope (NULL: the home session) that is open now; it has no answer,
 // and may still be lost with the connection. params_json: an object, or empty for none; it is sent as it is.
 //
@@ -677,18 +749,26 @@ mcpconn_str mcpconn_event_domain(const mcpconn_event *event);
 // itself.
 mcpconn_str mcpconn_event_scope(const mcpconn_event *event);
 
-// [any] The method of a MCPCONN_EVENT_REQUEST, with a NUL behind it: "roots/list", "sampling/createMessage" or
-// "elicitation/create"; else empty.
+// [any] The method, with a NUL behind it, of a MCPCONN_EVENT_REQUEST ("roots/list", "sampling/createMessage" or
+// "elicitation/create") or MCPCONN_EVENT_NOTIFICATION; else empty.
 mcpconn_str mcpconn_event_method(const mcpconn_event *event);
 
-// [any] The result of a MCPCONN_EVENT_RESULT, the params of a MCPCONN_EVENT_PROGRESS or MCPCONN_EVENT_REQUEST, what a
-// MCPCONN_EVENT_CREDENTIALS_NEEDED asks for, as JSON, the bytes that came; else empty, as are params that did not come.
+// [any] As JSON, the bytes that came: the result of a MCPCONN_EVENT_RESULT, or the params of what a server said
+// (progress, a request, a log message, a resource update, a notification), empty if there were none. What a
+// MCPCONN_EVENT_CREDENTIALS_NEEDED asks for, and the counts of a MCPCONN_EVENT_DROPPED. Else empty.
 mcpconn_str mcpconn_event_json(const mcpconn_event *event);
 
 // [any] The event's text for a person: the text blocks of a tool's result joined with newlines, the message of an
-// error, the sentence of a server state or of a want of credentials, why a request was withdrawn; else empty. It has
-// a NUL behind it.
+// error, the sentence of a server state or of a want of credentials, logger and data of a log message, the URI of a
+// resource update, why a request was withdrawn, what was dropped; else empty. It has a NUL behind it.
 mcpconn_str mcpconn_event_text(const mcpconn_event *event);
+
+// [any] Which list is new, of a MCPCONN_EVENT_CATALOGUE_CHANGED, a mcpconn_list_code; else 0.
+int32_t mcpconn_event_list(const mcpconn_event *event);
+
+// [any] How grave it is, of a MCPCONN_EVENT_LOG, a mcpconn_log_level; 0 if the server says nothing that MCP knows, and
+// for any other event.
+int32_t mcpconn_event_log_level(const mcpconn_event *event);
 
 // [any] 1 if the event is the result of a tool that says that it failed (`isError`), else 0.
 int32_t mcpconn_event_is_tool_error(const mcpconn_event *event);
@@ -846,7 +926,7 @@ static inline mcpconn_str mcpconn_cstr(const char *text)
 #define MCPCONN_PRINTF(str) (int)(str).len, (str).ptr
 
 // Each names every member, so that one that was added is seen here.
-#define MCPCONN_CLIENT_OPTIONS_INIT { sizeof(mcpconn_client_options), 0, 0, 0, NULL, NULL, NULL }
+#define MCPCONN_CLIENT_OPTIONS_INIT { sizeof(mcpconn_client_options), 0, 0, 0, 0, NULL, NULL, NULL }
 #define MCPCONN_CALL_OPTIONS_INIT { sizeof(mcpconn_call_options), 0, 0, 0, 0, 0, NULL, NULL, NULL }
 #define MCPCONN_ACTION_INIT { sizeof(mcpconn_action), 0, 0, 0, 0 }
 #define MCPCONN_SERVER_INFO_INIT { sizeof(mcpconn_server_info), 0, 0, 0, 0, 0, 0, 0, 0, 0 }

@@ -3,6 +3,7 @@
 use super::{
     client::{duration, live, mcpconn_client},
     error::mcpconn_error,
+    event::mcpconn_list_code,
     fail::{self, Failure, give},
     host::Listener,
     options::{self, mcpconn_call_options},
@@ -11,7 +12,7 @@ use super::{
     str::mcpconn_str,
     text::mcpconn_text,
 };
-use crate::client::{CallOptions, PreparedCall};
+use crate::client::{CallOptions, ListKind, PreparedCall};
 
 /// # Safety
 ///
@@ -36,6 +37,14 @@ unsafe fn call_options(options: *const mcpconn_call_options) -> Result<CallOptio
         made.idle_timeout = duration(options.idle_timeout_ms);
     }
     Ok(made)
+}
+
+fn list_of(code: i32) -> Result<ListKind, Failure> {
+    use ListKind::{Prompts, ResourceTemplates, Resources, Tools};
+    [Tools, Resources, ResourceTemplates, Prompts]
+        .into_iter()
+        .find(|list| mcpconn_list_code::from(*list) as i32 == code)
+        .ok_or_else(|| Failure::invalid(format!("list: {code} is no mcpconn_list_code")))
 }
 
 /// Starts a call whose id the host knows before the first event can come.
@@ -119,6 +128,35 @@ pub unsafe extern "C" fn mcpconn_client_request(
                 server.read("server")?,
                 method.read("method")?,
                 params_json.read("params_json")?,
+                options,
+            )?;
+            Ok(start(call, id))
+        })
+    }
+}
+
+/// [any] Asks a server for one of its lists, a mcpconn_list_code, page by page to its end. It returns at once; the call
+/// ends with exactly one MCPCONN_EVENT_RESULT, whose JSON is an array of the items as they came and whose text is one
+/// line an item, or MCPCONN_EVENT_ERROR. An item without what names it is left out, and takes no other along. A server
+/// that does not know the method has none: the array is empty. The rest as of mcpconn_client_call_tool().
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_client_list(
+    client: *const mcpconn_client,
+    scope: *const mcpconn_scope,
+    server: mcpconn_str,
+    list: i32,
+    options: *const mcpconn_call_options,
+    id: *mut u64,
+    err: *mut *mut mcpconn_error,
+) -> mcpconn_status {
+    // SAFETY: every pointer is NULL or as the header says, and is checked for NULL before it is used.
+    unsafe {
+        fail::run(err, || {
+            let options = call_options(options)?;
+            let call = live(client)?.prepare_list(
+                &scope_or_home(scope),
+                server.read("server")?,
+                list_of(list)?,
                 options,
             )?;
             Ok(start(call, id))

@@ -162,6 +162,9 @@ pub unsafe extern "C" fn mcpconn_client_new(
             if options.close_timeout_ms != 0 {
                 made.close_timeout = Duration::from_millis(options.close_timeout_ms);
             }
+            if options.max_queued_bytes != 0 {
+                made.max_queued = usize::try_from(options.max_queued_bytes).unwrap_or(usize::MAX);
+            }
             let client = Client::new(made)?;
             let handle = mcpconn_client {
                 client,

@@ -9,7 +9,7 @@ use super::{
     status::{Code, mcpconn_status},
     str::{CText, mcpconn_str},
 };
-use crate::client::{Event, EventKind, Withdrawn};
+use crate::client::{Event, EventKind, ListKind, LogLevel};
 
 /// What happened. One that came from mcpconn_client_next_event() is the host's: it owns what it says, may be kept,
 /// given to another thread and freed after its client, and goes through mcpconn_event_free(). One that a callback
@@ -23,6 +23,8 @@ pub struct mcpconn_event {
     domain: OnceLock<CText>,
     scope: OnceLock<CText>,
     method: OnceLock<CText>,
+    /// What was dropped, as JSON.
+    counts: OnceLock<CText>,
     /// Made at the first ask: the text of a result is as long as the result.
     text: OnceLock<CText>,
 }
@@ -63,10 +65,28 @@ pub enum mcpconn_event_code {
     /// A server changed its state: mcpconn_event_server_info() has it, mcpconn_event_text() says it for a person. Of
     /// one session a host that is slow to take them gets the newest.
     MCPCONN_EVENT_SERVER_STATE = 7,
-    /// The list of a server's tools is new: mcpconn_client_tools() has it.
+    /// A list of a server's is new: mcpconn_event_list() says which. The tools were asked for again and are in
+    /// mcpconn_client_tools(); the others are for the host to list, resources standing for their templates too. Of one
+    /// list a host that is slow to take them gets the newest, and a server that changes without rest is heard once in a
+    /// while.
     MCPCONN_EVENT_CATALOGUE_CHANGED = 8,
+    /// A resource that the host subscribed to (resources/subscribe) may have changed: mcpconn_event_json() has the
+    /// params of the notification, with its "uri", which mcpconn_event_text() is.
+    MCPCONN_EVENT_RESOURCE_UPDATED = 9,
+    /// A server logs something: mcpconn_event_json() has the params of the notification ("level", "logger", "data"),
+    /// mcpconn_event_text() logger and data for a person, mcpconn_event_log_level() how grave it is. Only for a host
+    /// that takes it (MCPCONN_TAKES_LOGS); how much a server logs is asked for by the request logging/setLevel.
+    MCPCONN_EVENT_LOG = 10,
+    /// The host was slow, and the oldest of a server's log messages, resource updates and other notifications were
+    /// dropped, of which at most 1,024 wait for each server: mcpconn_event_json() is an object that counts them ("logs",
+    /// "resource_updates", "notifications"). It comes where they would have come.
+    MCPCONN_EVENT_DROPPED = 11,
     /// The client is closed. It is the last event.
     MCPCONN_EVENT_CLOSED = 15,
+    /// Any other notification of a server: mcpconn_event_method() says which, mcpconn_event_json() has its params. Only
+    /// for a host that takes them (MCPCONN_TAKES_NOTIFICATIONS); one that takes elicitation with a URL
+    /// gets notifications/elicitation/complete without that.
+    MCPCONN_EVENT_NOTIFICATION = 17,
 }
 
 impl mcpconn_event {
@@ -80,19 +100,11 @@ impl mcpconn_event {
             domain: OnceLock::new(),
             scope: OnceLock::new(),
             method: OnceLock::new(),
+            counts: OnceLock::new(),
             text: OnceLock::new(),
             event,
             error,
         }
-    }
-}
-
-fn why_withdrawn(why: Withdrawn) -> &'static str {
-    match why {
-        Withdrawn::Canceled => "the server cancelled its request",
-        Withdrawn::Deadline => "the request was not answered in time, and was refused",
-        Withdrawn::Ended => "the session of the request ended",
-        _ => "nobody waits for the answer any more",
     }
 }
 
@@ -120,7 +132,11 @@ pub unsafe extern "C" fn mcpconn_event_kind(event: *const mcpconn_event) -> i32 
         EventKind::RequestWithdrawn(_) => C::MCPCONN_EVENT_REQUEST_WITHDRAWN,
         EventKind::CredentialsNeeded(_) => C::MCPCONN_EVENT_CREDENTIALS_NEEDED,
         EventKind::ServerState(_) => C::MCPCONN_EVENT_SERVER_STATE,
-        EventKind::CatalogueChanged => C::MCPCONN_EVENT_CATALOGUE_CHANGED,
+        EventKind::CatalogueChanged(_) => C::MCPCONN_EVENT_CATALOGUE_CHANGED,
+        EventKind::ResourceUpdated(_) => C::MCPCONN_EVENT_RESOURCE_UPDATED,
+        EventKind::Log(_) => C::MCPCONN_EVENT_LOG,
+        EventKind::Dropped(_) => C::MCPCONN_EVENT_DROPPED,
+        EventKind::Notification { .. } => C::MCPCONN_EVENT_NOTIFICATION,
         EventKind::Closed => C::MCPCONN_EVENT_CLOSED,
     };
     kind as i32
@@ -169,8 +185,8 @@ pub unsafe extern "C" fn mcpconn_event_scope(event: *const mcpconn_event) -> mcp
     })
 }
 
-/// [any] The method of a MCPCONN_EVENT_REQUEST, with a NUL behind it: "roots/list", "sampling/createMessage" or
-/// "elicitation/create"; else empty.
+/// [any] The method, with a NUL behind it, of a MCPCONN_EVENT_REQUEST ("roots/list", "sampling/createMessage" or
+/// "elicitation/create") or MCPCONN_EVENT_NOTIFICATION; else empty.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_event_method(event: *const mcpconn_event) -> mcpconn_str {
     // SAFETY: NULL or a live event, by the contract of the header.
@@ -180,28 +196,41 @@ pub unsafe extern "C" fn mcpconn_event_method(event: *const mcpconn_event) -> mc
     let method = || {
         CText::new(match &event.event.kind {
             EventKind::Request { kind, .. } => kind.method(),
+            EventKind::Notification { method, .. } => method,
             _ => "",
         })
     };
     event.method.get_or_init(method).lend()
 }
 
-/// [any] The result of a MCPCONN_EVENT_RESULT, the params of a MCPCONN_EVENT_PROGRESS or MCPCONN_EVENT_REQUEST, what a
-/// MCPCONN_EVENT_CREDENTIALS_NEEDED asks for, as JSON, the bytes that came; else empty, as are params that did not come.
+/// [any] As JSON, the bytes that came: the result of a MCPCONN_EVENT_RESULT, or the params of what a server said
+/// (progress, a request, a log message, a resource update, a notification), empty if there were none. What a
+/// MCPCONN_EVENT_CREDENTIALS_NEEDED asks for, and the counts of a MCPCONN_EVENT_DROPPED. Else empty.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_event_json(event: *const mcpconn_event) -> mcpconn_str {
     // SAFETY: NULL or a live event, by the contract of the header.
-    mcpconn_str::lend_bytes(match unsafe { kind(event) } {
-        Some(EventKind::Result(answer)) => &answer.json,
-        Some(EventKind::Progress(params) | EventKind::Request { params, .. }) => params,
-        Some(EventKind::CredentialsNeeded(needed)) => needed.json(),
+    let Some(event) = (unsafe { event.as_ref() }) else {
+        return mcpconn_str::EMPTY;
+    };
+    mcpconn_str::lend_bytes(match &event.event.kind {
+        EventKind::Result(answer) => &answer.json,
+        EventKind::Progress(params)
+        | EventKind::ResourceUpdated(params)
+        | EventKind::Request { params, .. }
+        | EventKind::Notification { params, .. } => params,
+        EventKind::Log(log) => &log.params,
+        EventKind::CredentialsNeeded(needed) => needed.json(),
+        EventKind::Dropped(dropped) => {
+            let counts = event.counts.get_or_init(|| CText::new(&dropped.to_json()));
+            return counts.lend();
+        }
         _ => &[],
     })
 }
 
 /// [any] The event's text for a person: the text blocks of a tool's result joined with newlines, the message of an
-/// error, the sentence of a server state or of a want of credentials, why a request was withdrawn; else empty. It has
-/// a NUL behind it.
+/// error, the sentence of a server state or of a want of credentials, logger and data of a log message, the URI of a
+/// resource update, why a request was withdrawn, what was dropped; else empty. It has a NUL behind it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_event_text(event: *const mcpconn_event) -> mcpconn_str {
     fail::or(mcpconn_str::EMPTY, || {
@@ -209,18 +238,95 @@ pub unsafe extern "C" fn mcpconn_event_text(event: *const mcpconn_event) -> mcpc
         let Some(event) = (unsafe { event.as_ref() }) else {
             return mcpconn_str::EMPTY;
         };
-        let text = event.text.get_or_init(|| {
-            CText::new(match &event.event.kind {
-                EventKind::Result(answer) => answer.text(),
-                EventKind::Error(error) => &error.message,
-                EventKind::ServerState(status) => &status.text,
-                EventKind::RequestWithdrawn(why) => why_withdrawn(*why),
-                EventKind::CredentialsNeeded(needed) => needed.text(),
-                _ => "",
-            })
-        });
+        let text = || CText::new(&event.event.kind.text());
+        let text = event.text.get_or_init(text);
         text.lend()
     })
+}
+
+/// The lists of a server.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum mcpconn_list_code {
+    /// tools/list.
+    MCPCONN_LIST_TOOLS = 1,
+    /// resources/list.
+    MCPCONN_LIST_RESOURCES = 2,
+    /// resources/templates/list.
+    MCPCONN_LIST_RESOURCE_TEMPLATES = 3,
+    /// prompts/list.
+    MCPCONN_LIST_PROMPTS = 4,
+}
+
+impl From<ListKind> for mcpconn_list_code {
+    fn from(list: ListKind) -> Self {
+        match list {
+            ListKind::Tools => Self::MCPCONN_LIST_TOOLS,
+            ListKind::Resources => Self::MCPCONN_LIST_RESOURCES,
+            ListKind::ResourceTemplates => Self::MCPCONN_LIST_RESOURCE_TEMPLATES,
+            ListKind::Prompts => Self::MCPCONN_LIST_PROMPTS,
+        }
+    }
+}
+
+/// [any] Which list is new, of a MCPCONN_EVENT_CATALOGUE_CHANGED, a mcpconn_list_code; else 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_event_list(event: *const mcpconn_event) -> i32 {
+    // SAFETY: NULL or a live event, by the contract of the header.
+    match unsafe { kind(event) } {
+        Some(EventKind::CatalogueChanged(list)) => mcpconn_list_code::from(*list) as i32,
+        _ => 0,
+    }
+}
+
+/// How grave a log message is, as in RFC 5424; the greater, the graver.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum mcpconn_log_level {
+    /// Details for who looks for a fault.
+    MCPCONN_LOG_DEBUG = 1,
+    /// What is done.
+    MCPCONN_LOG_INFO = 2,
+    /// What is worth to be noticed, and normal.
+    MCPCONN_LOG_NOTICE = 3,
+    /// What may be wrong.
+    MCPCONN_LOG_WARNING = 4,
+    /// What went wrong.
+    MCPCONN_LOG_ERROR = 5,
+    /// A part of the server fails.
+    MCPCONN_LOG_CRITICAL = 6,
+    /// Somebody must do something now.
+    MCPCONN_LOG_ALERT = 7,
+    /// The server cannot be used.
+    MCPCONN_LOG_EMERGENCY = 8,
+}
+
+impl From<LogLevel> for mcpconn_log_level {
+    fn from(level: LogLevel) -> Self {
+        match level {
+            LogLevel::Debug => Self::MCPCONN_LOG_DEBUG,
+            LogLevel::Info => Self::MCPCONN_LOG_INFO,
+            LogLevel::Notice => Self::MCPCONN_LOG_NOTICE,
+            LogLevel::Warning => Self::MCPCONN_LOG_WARNING,
+            LogLevel::Error => Self::MCPCONN_LOG_ERROR,
+            LogLevel::Critical => Self::MCPCONN_LOG_CRITICAL,
+            LogLevel::Alert => Self::MCPCONN_LOG_ALERT,
+            LogLevel::Emergency => Self::MCPCONN_LOG_EMERGENCY,
+        }
+    }
+}
+
+/// [any] How grave it is, of a MCPCONN_EVENT_LOG, a mcpconn_log_level; 0 if the server says nothing that MCP knows, and
+/// for any other event.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_event_log_level(event: *const mcpconn_event) -> i32 {
+    // SAFETY: NULL or a live event, by the contract of the header.
+    match unsafe { kind(event) } {
+        Some(EventKind::Log(log)) => log
+            .level()
+            .map_or(0, |level| mcpconn_log_level::from(level) as i32),
+        _ => 0,
+    }
 }
 
 /// [any] 1 if the event is the result of a tool that says that it failed (`isError`), else 0.

@@ -34,6 +34,11 @@ pub const MCPCONN_TAKES_ELICITATION_FORM: u32 = 16;
 /// In host_takes: elicitation/create with a URL to open.
 pub const MCPCONN_TAKES_ELICITATION_URL: u32 = 32;
 
+/// In host_takes: log messages, MCPCONN_EVENT_LOG.
+pub const MCPCONN_TAKES_LOGS: u32 = 64;
+/// In host_takes: notifications that no event of their own stands for, MCPCONN_EVENT_NOTIFICATION.
+pub const MCPCONN_TAKES_NOTIFICATIONS: u32 = 128;
+
 /// What a client is made with. Begin with MCPCONN_CLIENT_OPTIONS_INIT; a member that is 0 has its default.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +52,10 @@ pub struct mcpconn_client_options {
     pub max_sessions: u32,
     /// How long the closing of the client may take, in milliseconds. Default 3800.
     pub close_timeout_ms: u64,
+    /// How many bytes of what one server said may wait for the host, until it has freed the events that bear them. Over
+    /// that, and one message, nothing more is read from that server, and its silence is no fault then. Default 67108864
+    /// (64 MiB).
+    pub max_queued_bytes: u64,
     /// Hears what no call's own on_event hears.
     pub on_event: mcpconn_event_fn,
     /// For on_event.

@@ -3,8 +3,9 @@
 use super::{
     fail::Failure,
     options::{
-        MCPCONN_TAKES_ELICITATION_FORM, MCPCONN_TAKES_ELICITATION_URL, MCPCONN_TAKES_ROOTS,
-        MCPCONN_TAKES_SAMPLING, MCPCONN_TAKES_SAMPLING_CONTEXT, MCPCONN_TAKES_SAMPLING_TOOLS,
+        MCPCONN_TAKES_ELICITATION_FORM, MCPCONN_TAKES_ELICITATION_URL, MCPCONN_TAKES_LOGS,
+        MCPCONN_TAKES_NOTIFICATIONS, MCPCONN_TAKES_ROOTS, MCPCONN_TAKES_SAMPLING,
+        MCPCONN_TAKES_SAMPLING_CONTEXT, MCPCONN_TAKES_SAMPLING_TOOLS,
     },
 };
 use crate::client::HostTakes;
@@ -23,6 +24,8 @@ pub(crate) fn of_flags(flags: u32) -> Result<HostTakes, Failure> {
         sampling_context: take(MCPCONN_TAKES_SAMPLING_CONTEXT),
         elicitation_form: take(MCPCONN_TAKES_ELICITATION_FORM),
         elicitation_url: take(MCPCONN_TAKES_ELICITATION_URL),
+        logs: take(MCPCONN_TAKES_LOGS),
+        notifications: take(MCPCONN_TAKES_NOTIFICATIONS),
     };
     if left == 0 {
         Ok(takes)

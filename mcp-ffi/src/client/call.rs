@@ -15,7 +15,7 @@ use mcp_budget::Want;
 use mcp_pool::{AcquireError, Key, Lease};
 use mcp_transport::{
     error::{self, ErrorKind},
-    session::RequestOptions,
+    session::{Backlog, RequestOptions},
 };
 use tokio::{sync::oneshot, time::Instant};
 
@@ -25,6 +25,7 @@ use super::{
     deadline::within,
     error::{Error, Kind, Outcome},
     event::{Answer, Context, Event, EventKind},
+    list::{ListKind, all_pages},
     open::failure,
     options::CallOptions,
     origin::Origin,
@@ -62,6 +63,8 @@ pub(super) struct Voice {
     pub(super) token: u64,
     pub(super) origin: Origin,
     pub(super) context: Option<Context>,
+    /// What its server said and nobody has taken; `None` for a call about all servers.
+    pub(super) backlog: Option<Backlog>,
 }
 
 impl Voice {
@@ -74,6 +77,11 @@ impl Voice {
             domain: self.origin.domain.clone(),
             scope: self.origin.scope.clone(),
             context: self.context.clone(),
+            held: None,
+        };
+        let event = match &self.backlog {
+            Some(backlog) => event.held_by(backlog),
+            None => event,
         };
         self.queue.push(self.lane, event);
     }
@@ -188,7 +196,17 @@ impl Call {
         ticket.complete(result);
     }
 
-    async fn answer(&self, ticket: &mut Ticket) -> Result<Answer, Error> {
+    /// As [`run`](Self::run), page by page.
+    pub(super) async fn run_list(self, kind: ListKind, mut ticket: Ticket) {
+        let server = self.server.clone();
+        let in_flight = InFlight::on(&server);
+        ticket.begun = true;
+        let result = all_pages(self, kind, &mut ticket).await;
+        drop(in_flight);
+        ticket.complete(result);
+    }
+
+    pub(super) async fn answer(&self, ticket: &mut Ticket) -> Result<Answer, Error> {
         let mut failed_on = None;
         let mut was_replayed = false;
         loop {

@@ -4,10 +4,12 @@ use std::{any::Any, borrow::Cow, fmt, sync::Arc, sync::OnceLock, time::Duration}
 
 use bytes::Bytes;
 use mcp_budget::{Reason, State};
-use mcp_transport::session::{ServerRequestKind, Withdrawn};
-use serde::Deserialize;
+use mcp_transport::session::{Backlog, Held, ServerRequestKind, Withdrawn};
+use serde::{Deserialize, Serialize};
 
-use super::{credentials::CredentialsNeeded, error::Error, origin::Origin};
+use super::{
+    credentials::CredentialsNeeded, error::Error, list::ListKind, log::Log, origin::Origin,
+};
 
 /// Something that happened. It owns what it says: it may be kept, and outlives its client.
 #[derive(Debug, Clone)]
@@ -26,6 +28,8 @@ pub struct Event {
     pub scope: Option<Arc<str>>,
     /// What the host attached to the call.
     pub context: Option<Context>,
+    /// What it says counts as undelivered as long as it lives.
+    pub(super) held: Option<Arc<Held>>,
 }
 
 /// Something of the host's own that travels with a call and comes back with each of its events.
@@ -65,10 +69,111 @@ pub enum EventKind {
     CredentialsNeeded(CredentialsNeeded),
     /// A server changed its state. Of one session only the newest is kept for a host that is slow to take it.
     ServerState(ServerStatus),
-    /// The list of a server's tools is new.
-    CatalogueChanged,
+    /// A list of a server's is new; of one list only the newest is kept for a host that is slow to take it. The tools
+    /// were asked for again and are in [`Client::tools`](crate::Client::tools); the others are for the host to
+    /// [list](crate::Client::list), `Resources` standing for the templates too.
+    CatalogueChanged(ListKind),
+    /// A resource that the host subscribed to may have changed: the params of the notification as they came, with its
+    /// `uri`. One comes too for each subscription that was made again on a new home session, as what the old one would
+    /// have told is not known.
+    ResourceUpdated(Bytes),
+    /// A server logs something, and the host takes that ([`HostTakes::logs`](crate::HostTakes)).
+    Log(Log),
+    /// Any other notification of a server, if the host takes those
+    /// ([`HostTakes::notifications`](crate::HostTakes)).
+    Notification {
+        /// Its method.
+        method: Arc<str>,
+        /// The params as raw JSON, the bytes that came; empty if there were none.
+        params: Bytes,
+    },
+    /// The host was slow, and the oldest of a server's log messages, resource updates and notifications were dropped:
+    /// of these at most 1,024 wait, for each server. It comes where they would have come.
+    Dropped(Dropped),
     /// The client is closed. It is the last event.
     Closed,
+}
+
+impl EventKind {
+    /// What it says to a person; empty if there is nothing to say.
+    pub fn text(&self) -> Cow<'_, str> {
+        match self {
+            Self::Result(answer) => answer.text().into(),
+            Self::Error(error) => (&error.message).into(),
+            Self::ServerState(status) => (&status.text).into(),
+            Self::Log(log) => log.text().into(),
+            Self::ResourceUpdated(params) => serde_json::from_slice(params)
+                .map_or(Cow::Borrowed(""), |Updated { uri }| uri.into()),
+            Self::RequestWithdrawn(why) => match why {
+                Withdrawn::Canceled => "the server cancelled its request",
+                Withdrawn::Deadline => "the request was not answered in time, and was refused",
+                Withdrawn::Ended => "the session of the request ended",
+                _ => "nobody waits for the answer any more",
+            }
+            .into(),
+            Self::CredentialsNeeded(needed) => needed.text().into(),
+            Self::Dropped(dropped) => dropped.to_string().into(),
+            Self::Progress(_)
+            | Self::Request { .. }
+            | Self::CatalogueChanged(_)
+            | Self::Notification { .. }
+            | Self::Closed => "".into(),
+        }
+    }
+
+    /// How much of it is what a server said.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Result(answer) => answer.json.len(),
+            Self::Error(error) => error.rpc.as_ref().map_or(0, Bytes::len),
+            Self::Progress(json) | Self::ResourceUpdated(json) => json.len(),
+            Self::Request { params, .. } => params.len(),
+            Self::Notification { method, params } => method.len() + params.len(),
+            Self::Log(log) => log.params.len(),
+            Self::CredentialsNeeded(needed) => needed.json().len(),
+            Self::RequestWithdrawn(_)
+            | Self::ServerState(_)
+            | Self::CatalogueChanged(_)
+            | Self::Dropped(_)
+            | Self::Closed => 0,
+        }
+    }
+}
+
+/// How many of each kind were dropped.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Dropped {
+    /// Log messages.
+    pub logs: u64,
+    /// Resource updates: what the host knows of its resources may be old.
+    pub resource_updates: u64,
+    /// Other notifications.
+    pub notifications: u64,
+}
+
+impl fmt::Display for Dropped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} log messages, {} resource updates and {} other notifications were dropped",
+            self.logs, self.resource_updates, self.notifications
+        )
+    }
+}
+
+impl Dropped {
+    pub(super) fn count(&mut self, kind: &EventKind) {
+        *match kind {
+            EventKind::Log(_) => &mut self.logs,
+            EventKind::ResourceUpdated(_) => &mut self.resource_updates,
+            _ => &mut self.notifications,
+        } += 1;
+    }
+
+    /// As JSON, for hosts of other languages.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("numbers")
+    }
 }
 
 /// The answer to a call.
@@ -96,6 +201,11 @@ struct Block<'a> {
     kind: Cow<'a, str>,
     #[serde(borrow)]
     text: Option<Cow<'a, str>>,
+}
+
+#[derive(Deserialize)]
+struct Updated {
+    uri: String,
 }
 
 #[derive(Deserialize)]
@@ -182,7 +292,17 @@ impl Event {
             domain: origin.domain.clone(),
             scope: origin.scope.clone(),
             context: None,
+            held: None,
         }
+    }
+
+    /// What it says counts from now on as not delivered by its server.
+    pub(super) fn held_by(mut self, backlog: &Backlog) -> Self {
+        let bytes = self.kind.bytes();
+        if bytes > 0 {
+            self.held = Some(Arc::new(backlog.hold(bytes)));
+        }
+        self
     }
 
     /// Whether it ends the call that it is about.

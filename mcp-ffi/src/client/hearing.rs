@@ -3,15 +3,20 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use mcp_transport::session::{Handler, Offers, ServerRequest, ServerRequestId, Session, Withdrawn};
+use mcp_transport::session::{
+    Backlog, Handler, Offers, ServerRequest, ServerRequestId, Session, Withdrawn,
+};
 
 use super::{
     asked::Asked,
     event::{Event, EventKind},
     keeper::Reload,
     live::{Live, Place},
+    log::Log,
+    open::Opener,
     origin::Origin,
     queue::{EventQueue, Lane},
+    takes::HostTakes,
 };
 
 /// The way from all sessions of a client to its host.
@@ -21,6 +26,9 @@ pub(super) struct Host {
     pub(super) asked: Arc<Asked>,
     pub(super) live: Arc<Live>,
     pub(super) offers: Offers,
+    pub(super) takes: HostTakes,
+    /// How many bytes of one server may wait for the host.
+    pub(super) max_queued: usize,
 }
 
 #[derive(Debug)]
@@ -32,12 +40,15 @@ pub(super) struct Hearing {
     session: u64,
     /// The version of the host's roots when its opening began.
     roots: u64,
+    /// What the server said and nobody has taken.
+    backlog: Backlog,
     /// Of the home session alone, which the catalogue is kept by.
     reload: Option<Reload>,
 }
 
 impl Hearing {
-    pub(super) fn new(host: Host, origin: Origin, lane: Lane, reload: Option<Reload>) -> Self {
+    pub(super) fn new(opener: &Opener, origin: Origin, lane: Lane, reload: Option<Reload>) -> Self {
+        let (host, backlog) = (opener.host(), opener.backlog());
         let (session, roots) = (host.asked.new_session(), host.live.roots_version());
         Self {
             roots,
@@ -45,6 +56,7 @@ impl Hearing {
             origin,
             lane,
             session,
+            backlog,
             reload,
         }
     }
@@ -60,11 +72,21 @@ impl Hearing {
         (self.lane, self.origin.scope.clone())
     }
 
-    fn event(&self, id: u64, kind: EventKind) -> Event {
-        Event {
+    /// Tells the host, under the id of a request or 0.
+    fn tell(&self, id: u64, kind: EventKind) {
+        let event = Event {
             id,
             ..Event::of(kind, &self.origin)
-        }
+        };
+        self.host
+            .queue
+            .push(self.lane, event.held_by(&self.backlog));
+    }
+
+    fn takes(&self, notification: &str) -> bool {
+        let takes = &self.host.takes;
+        takes.notifications
+            || (takes.elicitation_url && notification == "notifications/elicitation/complete")
     }
 }
 
@@ -76,10 +98,25 @@ impl Drop for Hearing {
 }
 
 impl Handler for Hearing {
-    fn notification(&self, method: &str, _params: Bytes) {
-        if let ("notifications/tools/list_changed", Some(reload)) = (method, &self.reload) {
-            reload.ask();
+    fn notification(&self, method: &str, params: Bytes) {
+        if self.reload.as_ref().is_some_and(|it| it.hear(method)) {
+            return;
         }
+        let kind = match method {
+            "notifications/resources/updated" => EventKind::ResourceUpdated(params),
+            "notifications/message" if self.host.takes.logs => EventKind::Log(Log::new(params)),
+            "notifications/message" => return,
+            _ if self.takes(method) => EventKind::Notification {
+                method: method.into(),
+                params,
+            },
+            _ => return,
+        };
+        self.tell(0, kind);
+    }
+
+    fn backlog(&self) -> Option<Backlog> {
+        Some(self.backlog.clone())
     }
 
     fn offers(&self) -> Offers {
@@ -92,7 +129,7 @@ impl Handler for Hearing {
                 kind: request.kind(),
                 params: request.params().clone(),
             };
-            self.host.queue.push(self.lane, self.event(id, kind));
+            self.tell(id, kind);
         });
     }
 
@@ -102,8 +139,7 @@ impl Handler for Hearing {
         };
         // What the host has not heard of yet, it need not hear of at all.
         if self.host.queue.take_back(self.lane, id).is_none() {
-            let event = self.event(id, EventKind::RequestWithdrawn(why));
-            self.host.queue.push(self.lane, event);
+            self.tell(id, EventKind::RequestWithdrawn(why));
         }
     }
 }

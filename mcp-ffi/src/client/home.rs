@@ -47,7 +47,7 @@ impl Connect for HomeConnector {
     async fn connect(&self, attempt: Attempt) -> Result<HomeSession, Failure> {
         let reload = Reload::default();
         let hearing = Arc::new(Hearing::new(
-            self.opener.host(),
+            &self.opener,
             self.origin.clone(),
             self.lane,
             Some(reload.clone()),

@@ -20,8 +20,10 @@ mod home;
 mod ids;
 mod keeper;
 mod leaving;
+mod list;
 mod listing;
 mod live;
+mod log;
 mod model_names;
 mod open;
 mod options;
@@ -44,6 +46,7 @@ mod settings;
 mod shared;
 mod takes;
 mod tools;
+mod waiting;
 
 use std::{
     hash::RandomState,
@@ -70,7 +73,7 @@ use self::{
     leaving::Leaving,
     origin::Origin,
     prepared::{Work, tool_params},
-    queue::{EventQueue, Lane},
+    queue::EventQueue,
     runtime::Driver,
     scope::domain_or_default,
     shared::Shared,
@@ -80,7 +83,9 @@ pub use mcp_transport::session::{ServerRequestKind, Withdrawn};
 pub use self::{
     credentials::CredentialsNeeded,
     error::{Error, Kind, Outcome},
-    event::{Answer, Context, Event, EventKind, ServerStatus},
+    event::{Answer, Context, Dropped, Event, EventKind, ServerStatus},
+    list::ListKind,
+    log::{Log, LogLevel},
     options::{CallOptions, ClientOptions},
     prepared::PreparedCall,
     scope::{DEPLOYMENT, Scope},
@@ -177,7 +182,9 @@ impl Client {
             options,
         };
         let origin = call.server.origin(call.scope.clone());
-        let ticket = self.shared.admit(call.server.lane, origin, &call.options)?;
+        let ticket = self
+            .shared
+            .admit(Some(&call.server), origin, &call.options)?;
         Ok(PreparedCall {
             ticket,
             work: Work::Request(call),
@@ -217,13 +224,12 @@ impl Client {
             "" => None,
             name => Some(self.shared.servers().get(domain, name)?),
         };
-        let lane = one.as_ref().map_or(Lane::CLIENT, |server| server.lane);
         let origin = Origin {
             domain: domain_or_default(domain).into(),
             server: server.into(),
             scope: None,
         };
-        let ticket = self.shared.admit(lane, origin, &options)?;
+        let ticket = self.shared.admit(one.as_deref(), origin, &options)?;
         Ok(PreparedCall {
             ticket,
             work: Work::ListTools {

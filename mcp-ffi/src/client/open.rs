@@ -11,7 +11,7 @@ use mcp_transport::{
     config::{Connection, ServerConfig, StdioConfig},
     error,
     http::{HttpClient, HttpConfig, HttpTransport},
-    session::{Handler, Session, SessionOptions},
+    session::{Backlog, Handler, Session, SessionOptions},
     stdio::{Spawner, StdioTransport},
     transport::Transport,
 };
@@ -51,6 +51,8 @@ pub(super) struct Opener {
     settings: RwLock<Arc<Settings>>,
     credentials: Credentials,
     env: Environment,
+    /// What the server said and nobody has taken, on all its sessions.
+    backlog: Backlog,
 }
 
 /// What all openers of a client share.
@@ -106,6 +108,7 @@ impl Opener {
             way,
             credentials: Credentials::new(domain, server, http),
             settings: RwLock::new(Arc::new(settings)),
+            backlog: Backlog::new(env.host.max_queued),
             env,
         })
     }
@@ -116,6 +119,10 @@ impl Opener {
 
     pub(super) fn host(&self) -> Host {
         self.env.host.clone()
+    }
+
+    pub(super) fn backlog(&self) -> Backlog {
+        self.backlog.clone()
     }
 
     pub(super) fn settings(&self) -> Arc<Settings> {

@@ -11,6 +11,9 @@ pub struct ClientOptions {
     pub max_sessions: usize,
     /// How long the closing of the client may take, unless it is told otherwise.
     pub close_timeout: Duration,
+    /// How many bytes of what one server said may wait for the host, until it has dropped the events; over it, and one
+    /// message, nothing more is read from that server, whose silence is no fault then.
+    pub max_queued: usize,
     /// What the host takes of what servers say and ask on their own.
     pub takes: HostTakes,
     /// How long the host may take to answer a request of a server; past it the request is refused.
@@ -22,6 +25,7 @@ impl Default for ClientOptions {
         Self {
             max_sessions: 256,
             close_timeout: Duration::from_millis(3800),
+            max_queued: 64 << 20,
             takes: HostTakes::default(),
             answer_within: Duration::from_secs(300),
         }

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::{
     call::{Call, Ticket},
     error::{Error, Kind},
+    list::ListKind,
     listing::list_tools,
     server::Server,
 };
@@ -24,6 +25,7 @@ pub struct PreparedCall {
 #[derive(Debug)]
 pub(super) enum Work {
     Request(Call),
+    List(Call, ListKind),
     ListTools {
         domain: String,
         /// `None` for all servers of the domain.
@@ -45,6 +47,9 @@ impl PreparedCall {
         match self.work {
             Work::Request(call) => {
                 shared.runtime.spawn(call.run(self.ticket));
+            }
+            Work::List(call, kind) => {
+                shared.runtime.spawn(call.run_list(kind, self.ticket));
             }
             Work::ListTools {
                 domain,

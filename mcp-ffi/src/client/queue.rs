@@ -9,7 +9,11 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::event::{Event, EventKind};
+use super::{
+    event::{Event, EventKind},
+    list::ListKind,
+    waiting::{Taken, Waiting},
+};
 use crate::sys::EventFd;
 
 /// The queue of a server, or [`Lane::CLIENT`].
@@ -30,7 +34,7 @@ pub(super) struct EventQueue {
 
 #[derive(Debug, Default)]
 struct State {
-    lanes: HashMap<Lane, VecDeque<Entry>>,
+    lanes: HashMap<Lane, Waiting<Entry>>,
     /// The lanes that are not empty, the next one first.
     turns: VecDeque<Lane>,
     /// The newest of each kind that only the newest is kept of.
@@ -50,7 +54,7 @@ enum Entry {
 enum Latest {
     Progress(u64),
     ServerState(Lane, u64),
-    Catalogue(Lane),
+    Catalogue(Lane, ListKind),
     Credentials(Lane),
 }
 
@@ -88,8 +92,11 @@ impl EventQueue {
             return;
         }
         let was_empty = state.is_empty();
-        state.push(lane, event);
+        let gone = state.push(lane, event);
         self.announce(was_empty);
+        drop(state);
+        // Outside of the lock, for with it may go what held up its server.
+        drop(gone);
     }
 
     /// Takes a server's request out again, if it was not taken yet.
@@ -167,42 +174,48 @@ impl State {
         self.turns.is_empty() && !matches!(self.end, End::Closing(_))
     }
 
-    fn push(&mut self, lane: Lane, event: Event) {
+    /// Gives the event that made way for this one, if one did.
+    fn push(&mut self, lane: Lane, event: Event) -> Option<Event> {
         let latest = match &event.kind {
             EventKind::Progress(_) => Some(Latest::Progress(event.id)),
             EventKind::ServerState(status) => Some(Latest::ServerState(lane, status.generation)),
-            EventKind::CatalogueChanged => Some(Latest::Catalogue(lane)),
+            EventKind::CatalogueChanged(list) => Some(Latest::Catalogue(lane, *list)),
             EventKind::CredentialsNeeded(_) => Some(Latest::Credentials(lane)),
-            EventKind::Result(_)
-            | EventKind::Error(_)
-            | EventKind::Request { .. }
-            | EventKind::RequestWithdrawn(_)
-            | EventKind::Closed => None,
+            _ => None,
         };
-        let entry = match latest {
-            None => Entry::One(event),
-            Some(latest) => {
-                if self.newest.insert(latest, event).is_some() {
-                    return;
-                }
-                Entry::Latest(latest)
+        if let Some(latest) = latest {
+            let before = self.newest.insert(latest, event);
+            if before.is_none() {
+                self.lane(lane).keep(Entry::Latest(latest));
             }
-        };
-        let queue = self.lanes.entry(lane).or_default();
-        if queue.is_empty() {
-            self.turns.push_back(lane);
+            return before;
         }
-        queue.push_back(entry);
+        match &event.kind {
+            EventKind::Log(_) | EventKind::ResourceUpdated(_) | EventKind::Notification { .. } => {
+                self.lane(lane).add(event)
+            }
+            _ => {
+                self.lane(lane).keep(Entry::One(event));
+                None
+            }
+        }
+    }
+
+    /// For adding to it.
+    fn lane(&mut self, lane: Lane) -> &mut Waiting<Entry> {
+        self.lanes.entry(lane).or_insert_with(|| {
+            self.turns.push_back(lane);
+            Waiting::default()
+        })
     }
 
     fn take_back(&mut self, lane: Lane, id: u64) -> Option<Event> {
-        let queue = self.lanes.get_mut(&lane)?;
-        let is_it = |entry: &Entry| {
+        let waiting = self.lanes.get_mut(&lane)?;
+        let entry = waiting.take_back(|entry| {
             matches!(entry, Entry::One(event)
                 if event.id == id && matches!(event.kind, EventKind::Request { .. }))
-        };
-        let entry = queue.remove(queue.iter().position(is_it)?)?;
-        if queue.is_empty() {
+        })?;
+        if waiting.is_empty() {
             self.lanes.remove(&lane);
             self.turns.retain(|turn| *turn != lane);
         }
@@ -226,16 +239,16 @@ impl State {
                 }
             };
         };
-        let queue = self.lanes.get_mut(&lane)?;
-        let entry = queue.pop_front()?;
-        if queue.is_empty() {
+        let waiting = self.lanes.get_mut(&lane)?;
+        let taken = waiting.take()?;
+        if waiting.is_empty() {
             self.lanes.remove(&lane);
         } else {
             self.turns.push_back(lane);
         }
-        match entry {
-            Entry::One(event) => Some(event),
-            Entry::Latest(latest) => self.newest.remove(&latest),
+        match taken {
+            Taken::Event(event) | Taken::Kept(Entry::One(event)) => Some(event),
+            Taken::Kept(Entry::Latest(latest)) => self.newest.remove(&latest),
         }
     }
 }
@@ -259,6 +272,7 @@ mod tests {
             domain: "".into(),
             scope: None,
             context: None,
+            held: None,
         }
     }
 

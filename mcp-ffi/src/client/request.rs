@@ -47,7 +47,9 @@ impl Client {
             options,
         };
         let origin = call.server.origin(call.scope.clone());
-        let ticket = self.shared.admit(call.server.lane, origin, &call.options)?;
+        let ticket = self
+            .shared
+            .admit(Some(&call.server), origin, &call.options)?;
         Ok(PreparedCall {
             ticket,
             work: Work::Request(call),

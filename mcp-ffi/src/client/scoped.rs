@@ -74,7 +74,7 @@ impl ScopedSession {
     ) -> Result<Self, NotOpened> {
         let opener = &server.opener;
         let origin = server.origin(Some(scope));
-        let hearing = Arc::new(Hearing::new(opener.host(), origin, server.lane, None));
+        let hearing = Arc::new(Hearing::new(opener, origin, server.lane, None));
         match opener
             .open(leave.attempt().number, Purpose::Scoped, hearing.clone())
             .await

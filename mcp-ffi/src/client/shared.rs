@@ -65,7 +65,7 @@ impl Shared {
 
     pub(super) fn admit(
         self: &Arc<Self>,
-        lane: Lane,
+        server: Option<&Server>,
         origin: Origin,
         options: &CallOptions,
     ) -> Result<Ticket, Error> {
@@ -74,7 +74,8 @@ impl Shared {
             shared: self.clone(),
             voice: Voice {
                 queue: self.queue.clone(),
-                lane,
+                lane: server.map_or(Lane::CLIENT, |server| server.lane),
+                backlog: server.map(|server| server.opener.backlog()),
                 id,
                 token: options.token,
                 origin,
@@ -114,6 +115,8 @@ impl Shared {
                 queue: self.queue.clone(),
                 asked: self.asked.clone(),
                 live: self.live.clone(),
+                takes: self.options.takes,
+                max_queued: self.options.max_queued,
                 offers: self.options.takes.offers(self.options.answer_within),
             },
         }

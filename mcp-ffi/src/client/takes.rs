@@ -20,6 +20,11 @@ pub struct HostTakes {
     pub elicitation_form: bool,
     /// `elicitation/create` with a URL to open.
     pub elicitation_url: bool,
+    /// Log messages (`notifications/message`).
+    pub logs: bool,
+    /// Notifications that are nothing else here: what a server has of its own. With `elicitation_url` come its
+    /// completions (`notifications/elicitation/complete`) too.
+    pub notifications: bool,
 }
 
 impl HostTakes {

@@ -39,7 +39,7 @@ fn a_server_says_on_its_own_that_its_tools_are_others_and_the_new_ones_are_known
     let client = client(&server.config(json!({"eager": true})));
     let changed = || {
         next(&client, |event| {
-            matches!(event.kind, EventKind::CatalogueChanged)
+            matches!(event.kind, EventKind::CatalogueChanged(_))
         });
         client.tools("").unwrap().text
     };

@@ -8,7 +8,9 @@ mod expiry;
 
 mod host;
 mod listening;
+mod lists;
 mod methods;
+mod notifications;
 mod requests;
 mod server;
 mod silence;

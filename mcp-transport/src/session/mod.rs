@@ -29,7 +29,7 @@ pub use asked::{Offers, ServerRequest, ServerRequestId, ServerRequestKind, Withd
 pub use backlog::{Backlog, Held};
 pub use coalesce::{Coalescer, Refresh};
 use handshake::Info;
-pub use paging::list_all;
+pub use paging::{Pages, list_all};
 pub use request::Request;
 pub use router::Counters;
 use router::Router;

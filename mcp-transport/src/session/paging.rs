@@ -29,13 +29,11 @@ const MAX_EMPTY_PAGES: usize = 16;
 /// Those of [`Session::request`]; `Protocol` when a page is not of the list's shape.
 pub async fn list_all(
     session: &Session,
-    method: &str,
-    field: &str,
+    method: &'static str,
+    field: &'static str,
     deadline: Option<Instant>,
 ) -> Result<Vec<Bytes>, Error> {
-    let mut items = Vec::new();
-    let mut followed = HashSet::new();
-    let mut empty_pages = 0;
+    let mut pages = Pages::new(method, field);
     let mut params = None;
     loop {
         let options = RequestOptions {
@@ -43,32 +41,71 @@ pub async fn list_all(
             ..RequestOptions::default()
         };
         let result = session.request(method, params.take(), options).await?;
-        let page = read_page(&result, method, field)?;
-        empty_pages = if page.items.is_empty() {
-            empty_pages + 1
+        params = pages.take(&result)?;
+        if params.is_none() {
+            return Ok(pages.into_items());
+        }
+    }
+}
+
+/// The pages of a list, in order: what to ask for next, and when it is enough. Pure; [`list_all`] asks.
+#[derive(Debug)]
+pub struct Pages {
+    method: &'static str,
+    field: &'static str,
+    items: Vec<Bytes>,
+    followed: HashSet<String>,
+    empty: usize,
+}
+
+impl Pages {
+    /// Of the list that this method gives under this field.
+    pub fn new(method: &'static str, field: &'static str) -> Self {
+        Self {
+            method,
+            field,
+            items: Vec::new(),
+            followed: HashSet::new(),
+            empty: 0,
+        }
+    }
+
+    /// Takes the result with the next page, and gives the params to ask for the one after it, `None` at the end.
+    ///
+    /// # Errors
+    /// `Protocol` when it is not of the list's shape.
+    pub fn take(&mut self, result: &Bytes) -> Result<Option<Bytes>, Error> {
+        let page = read_page(result, self.method, self.field)?;
+        self.empty = if page.items.is_empty() {
+            self.empty + 1
         } else {
             0
         };
-        items.extend(page.items);
+        self.items.extend(page.items);
         let Some(cursor) = page.next_cursor else {
-            return Ok(items);
+            return Ok(None);
         };
-        params = Some(cursor_params(&cursor));
-        let why = if !followed.insert(cursor) {
+        let params = cursor_params(&cursor);
+        let why = if !self.followed.insert(cursor) {
             "its cursors repeat"
-        } else if empty_pages >= MAX_EMPTY_PAGES {
+        } else if self.empty >= MAX_EMPTY_PAGES {
             "its pages are empty"
-        } else if followed.len() >= MAX_PAGES {
+        } else if self.followed.len() >= MAX_PAGES {
             "it has too many pages"
         } else {
-            continue;
+            return Ok(Some(params));
         };
         warn!(
-            method,
-            items = items.len(),
+            method = self.method,
+            items = self.items.len(),
             "the list does not end and was cut: {why}"
         );
-        return Ok(items);
+        Ok(None)
+    }
+
+    /// The items of all pages that were taken.
+    pub fn into_items(self) -> Vec<Bytes> {
+        self.items
     }
 }
 
