@@ -386,6 +386,10 @@ typedef struct {
   // that, and one message, nothing more is read from that server, and its silence is no fault then. Default 67108864
   // (64 MiB).
   uint64_t max_queued_bytes;
+  // The name of the program, which servers are told (clientInfo). Only read during the call. Default "mcpconn".
+  mcpconn_str client_name;
+  // The version of the program, which servers are told. Default that of this library.
+  mcpconn_str client_version;
   // Hears what no call's own on_event hears.
   mcpconn_event_fn on_event;
   // For on_event.
@@ -926,7 +930,7 @@ static inline mcpconn_str mcpconn_cstr(const char *text)
 #define MCPCONN_PRINTF(str) (int)(str).len, (str).ptr
 
 // Each names every member, so that one that was added is seen here.
-#define MCPCONN_CLIENT_OPTIONS_INIT { sizeof(mcpconn_client_options), 0, 0, 0, 0, NULL, NULL, NULL }
+#define MCPCONN_CLIENT_OPTIONS_INIT { sizeof(mcpconn_client_options), 0, 0, 0, 0, { NULL, 0 }, { NULL, 0 }, NULL, NULL, NULL }
 #define MCPCONN_CALL_OPTIONS_INIT { sizeof(mcpconn_call_options), 0, 0, 0, 0, 0, NULL, NULL, NULL }
 #define MCPCONN_ACTION_INIT { sizeof(mcpconn_action), 0, 0, 0, 0 }
 #define MCPCONN_SERVER_INFO_INIT { sizeof(mcpconn_server_info), 0, 0, 0, 0, 0, 0, 0, 0, 0 }

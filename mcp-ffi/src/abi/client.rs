@@ -162,6 +162,13 @@ pub unsafe extern "C" fn mcpconn_client_new(
             if options.close_timeout_ms != 0 {
                 made.close_timeout = Duration::from_millis(options.close_timeout_ms);
             }
+            let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+            if let Some(name) = given(options.client_name.read("client_name")?) {
+                made.client_name = name;
+            }
+            if let Some(version) = given(options.client_version.read("client_version")?) {
+                made.client_version = version;
+            }
             if options.max_queued_bytes != 0 {
                 made.max_queued = usize::try_from(options.max_queued_bytes).unwrap_or(usize::MAX);
             }

@@ -5,7 +5,7 @@ use std::{
     mem::{align_of, size_of, zeroed},
 };
 
-use super::{event::mcpconn_event, fail::Failure};
+use super::{event::mcpconn_event, fail::Failure, str::mcpconn_str};
 
 /// As a time: without end.
 pub const MCPCONN_FOREVER: u64 = u64::MAX;
@@ -56,6 +56,10 @@ pub struct mcpconn_client_options {
     /// that, and one message, nothing more is read from that server, and its silence is no fault then. Default 67108864
     /// (64 MiB).
     pub max_queued_bytes: u64,
+    /// The name of the program, which servers are told (clientInfo). Only read during the call. Default "mcpconn".
+    pub client_name: mcpconn_str,
+    /// The version of the program, which servers are told. Default that of this library.
+    pub client_version: mcpconn_str,
     /// Hears what no call's own on_event hears.
     pub on_event: mcpconn_event_fn,
     /// For on_event.

@@ -66,6 +66,9 @@ pub(super) struct Environment {
     pub(super) cut: watch::Receiver<bool>,
     /// Where attempts that were given up are ended in good order.
     pub(super) leaving: Leaving,
+    /// What servers are told of who they talk to.
+    pub(super) client_name: Arc<str>,
+    pub(super) client_version: Arc<str>,
     /// Where what the sessions hear goes.
     pub(super) host: Host,
 }
@@ -180,8 +183,8 @@ impl Opener {
         };
         let shown = self.credentials.shown();
         let options = SessionOptions {
-            client_name: "mcpconn".into(),
-            client_version: env!("CARGO_PKG_VERSION").into(),
+            client_name: self.env.client_name.to_string(),
+            client_version: self.env.client_version.to_string(),
             connect_deadline: Instant::now()
                 + self.settings().connect_timeout(default_timeout, attempt),
             handler,

@@ -14,6 +14,10 @@ pub struct ClientOptions {
     /// How many bytes of what one server said may wait for the host, until it has dropped the events; over it, and one
     /// message, nothing more is read from that server, whose silence is no fault then.
     pub max_queued: usize,
+    /// The name that servers are told as the client's (`clientInfo`).
+    pub client_name: String,
+    /// The version that servers are told as the client's.
+    pub client_version: String,
     /// What the host takes of what servers say and ask on their own.
     pub takes: HostTakes,
     /// How long the host may take to answer a request of a server; past it the request is refused.
@@ -26,6 +30,8 @@ impl Default for ClientOptions {
             max_sessions: 256,
             close_timeout: Duration::from_millis(3800),
             max_queued: 64 << 20,
+            client_name: "mcpconn".into(),
+            client_version: env!("CARGO_PKG_VERSION").into(),
             takes: HostTakes::default(),
             answer_within: Duration::from_secs(300),
         }

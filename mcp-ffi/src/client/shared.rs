@@ -111,6 +111,8 @@ impl Shared {
             gate: self.gate.clone(),
             cut: self.cut.subscribe(),
             leaving: self.leaving.clone(),
+            client_name: self.options.client_name.as_str().into(),
+            client_version: self.options.client_version.as_str().into(),
             host: Host {
                 queue: self.queue.clone(),
                 asked: self.asked.clone(),

@@ -279,3 +279,23 @@ fn of_65_open_requests_the_last_is_refused() {
     assert_eq!(result["heard"]["error"]["code"], -32000);
     assert_eq!(asked, 64);
 }
+
+#[test]
+fn a_server_is_told_the_name_and_version_of_the_program() {
+    let told = |options| {
+        let client = client(options, ASKS);
+        // Refused at once: what it asks is not taken.
+        let call = call(&client);
+        result(&client, call)["opened"]["params"]["clientInfo"].clone()
+    };
+    let options = ClientOptions {
+        client_name: "the \"agent\"".into(),
+        client_version: "3".into(),
+        ..ClientOptions::default()
+    };
+    assert_eq!(
+        told(options),
+        json!({"name": "the \"agent\"", "version": "3"})
+    );
+    assert_eq!(told(ClientOptions::default())["name"], "mcpconn");
+}
