@@ -52,6 +52,12 @@ static void options(void)
     REFUSED(MCPCONN_ERR_INVALID, "struct_size is 3", mcpconn_client_new(&bad, &none, &error));
     bad.struct_size = (size_t)-8;
     REFUSED(MCPCONN_ERR_INVALID, "struct_size", mcpconn_client_new(&bad, &none, &error));
+    bad = good;
+    bad.host_takes = 1u << 31;
+    REFUSED(MCPCONN_ERR_INVALID, "host_takes", mcpconn_client_new(&bad, &none, &error));
+    bad = good;
+    bad.client_name = bytes("\xff", 1);
+    REFUSED(MCPCONN_ERR_INVALID, "client_name", mcpconn_client_new(&bad, &none, &error));
     memset(&longer, 0, sizeof longer);
     longer.known.struct_size = sizeof longer;
     longer.unknown = 1;

@@ -21,6 +21,18 @@ fn the_official_server_everything_works_over_stdio() {
 }
 
 #[test]
+fn a_host_answers_what_the_official_server_everything_asks() {
+    let Some(everything) = tools::need("what server-everything asks", tools::everything()) else {
+        return;
+    };
+    let scratch = Scratch::new();
+    let servers = json!({ "everything": { "command": everything.node, "args": [everything.script, "stdio"] } });
+    start("server_requests.c", &[&servers.to_string()], &scratch)
+        .finish()
+        .expect_success();
+}
+
+#[test]
 fn the_official_server_everything_works_over_streamable_http() {
     let Some(everything) = tools::need("server-everything over HTTP", Npm::Everything.find())
     else {
