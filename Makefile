@@ -13,7 +13,6 @@ test: ## all tests (needs python3 besides; brings Node.js and Go into target/)
 bench: ## measure, each thing beside what it is to be compared with (slow)
 	@cargo bench --locked -p mcp-pool --bench pool -- --noplot
 	@cargo run --release --manifest-path mcp-transport/bench/Cargo.toml
-	@cargo run --locked --release -p mcp-transport --example http_cost
 
 check: ## the rest of what CI runs: style, header, symbols, least Rust, memory
 	@tests/tools/check

@@ -5,7 +5,7 @@ use std::{
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
 };
 
-use crate::Load;
+use crate::stdio::Load;
 
 pub(crate) fn tool(bytes: usize) -> String {
     format!("s{bytes}")
@@ -25,7 +25,7 @@ pub(crate) struct Client {
 impl Client {
     pub(crate) fn start() -> Self {
         let mut server = Command::new(std::env::current_exe().expect("a path"))
-            .arg("serve")
+            .arg("serve-stdio")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -17,7 +17,7 @@ pub(crate) fn serve() {
         if input.read_until(b'\n', &mut line).unwrap_or(0) == 0 {
             return;
         }
-        let Some(id) = after(&line, b"\"id\":").and_then(digits) else {
+        let Some(id) = id_of(&line) else {
             continue;
         };
         let _ = write!(output, "{{\"jsonrpc\":\"2.0\",\"id\":{id},");
@@ -51,6 +51,11 @@ fn result(bytes: usize) -> Vec<u8> {
         format!("{{\"type\":\"text\",\"text\":\"{}\"}}", "x".repeat(bytes))
     };
     format!("\"result\":{{\"content\":[{content}]}}}}\n").into_bytes()
+}
+
+/// The id of a request, if it is a number.
+pub(crate) fn id_of(message: &[u8]) -> Option<usize> {
+    after(message, b"\"id\":").and_then(digits)
 }
 
 fn after<'a>(line: &'a [u8], what: &[u8]) -> Option<&'a [u8]> {
