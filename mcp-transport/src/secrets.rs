@@ -30,7 +30,9 @@ impl Secrets {
     pub(crate) fn new(url: &Url, headers: &HeaderMap, session: Option<&HeaderValue>) -> Self {
         let mut secrets = Self::default();
         for value in headers.values().chain(session) {
-            secrets.hide(&String::from_utf8_lossy(value.as_bytes()), 3);
+            for text in texts_of(value) {
+                secrets.hide(&text, 3);
+            }
         }
         secrets.and_url(url)
     }
@@ -127,7 +129,9 @@ impl Secrets {
     pub(crate) fn of_headers(headers: &HeaderMap) -> Self {
         let mut secrets = Self::default();
         for value in headers.values() {
-            secrets.hide_value(&String::from_utf8_lossy(value.as_bytes()), true);
+            for text in texts_of(value) {
+                secrets.hide_value(&text, true);
+            }
         }
         secrets
     }
@@ -137,7 +141,9 @@ impl Secrets {
     pub(crate) fn of_remote<'a>(url: &Url, values: impl Iterator<Item = &'a HeaderValue>) -> Self {
         let mut secrets = Self::default();
         for value in values {
-            secrets.hide_value(&String::from_utf8_lossy(value.as_bytes()), true);
+            for text in texts_of(value) {
+                secrets.hide_value(&text, true);
+            }
         }
         for segment in url.path_segments().into_iter().flatten() {
             secrets.hide_value(segment, false);
@@ -200,6 +206,51 @@ impl Secrets {
         }
         text
     }
+}
+
+/// What a header's value is, and what it says in another dress: the user and password of `Basic`, which a server reads.
+fn texts_of(value: &HeaderValue) -> Vec<String> {
+    let text = String::from_utf8_lossy(value.as_bytes()).into_owned();
+    let basic = text
+        .split_once(' ')
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("basic"))
+        .and_then(|(_, pair)| from_base64(pair.trim()));
+    let mut texts = vec![text];
+    if let Some(pair) = basic {
+        let pair = String::from_utf8_lossy(&pair).into_owned();
+        texts.extend(pair.split(':').map(ToOwned::to_owned));
+        // A password may have colons of its own.
+        texts.extend(
+            pair.split_once(':')
+                .map(|(_, password)| password.to_owned()),
+        );
+        texts.push(pair);
+    }
+    texts
+}
+
+/// `None` if it is no base64.
+fn from_base64(text: &str) -> Option<Vec<u8>> {
+    let digits = text.trim_end_matches('=').bytes();
+    let mut bytes = Vec::with_capacity(text.len() * 3 / 4);
+    let (mut group, mut bits) = (0u32, 0);
+    for digit in digits {
+        let value = match digit {
+            b'A'..=b'Z' => digit - b'A',
+            b'a'..=b'z' => digit - b'a' + 26,
+            b'0'..=b'9' => digit - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        group = group << 6 | u32::from(value);
+        bits += 6;
+        if bits >= 8 {
+            bits -= 8;
+            bytes.push((group >> bits & 0xff) as u8);
+        }
+    }
+    Some(bytes)
 }
 
 /// Whether what bears this name is most likely secret.
@@ -268,6 +319,22 @@ mod tests {
         .map(String::from)
         .to_vec();
         Secrets::of_child(&config)
+    }
+
+    #[test]
+    fn what_a_server_reads_out_of_basic_credentials_is_hidden_as_well() {
+        // someuser:pass:word:1
+        let value = HeaderValue::from_static("Basic c29tZXVzZXI6cGFzczp3b3JkOjE=");
+        let mut headers = HeaderMap::new();
+        headers.insert("authorization", value);
+        let secrets = Secrets::of_headers(&headers);
+        for said in ["someuser", "pass:word:1", "c29tZXVzZXI6cGFzczp3b3JkOjE="] {
+            let shown = secrets.redact_whole(said).into_owned();
+            assert_eq!(shown, REDACTED, "{said}");
+        }
+        assert_eq!(from_base64("Zm9v"), Some(b"foo".to_vec()));
+        assert_eq!(from_base64("Zg=="), Some(b"f".to_vec()));
+        assert_eq!(from_base64("Z!"), None);
     }
 
     #[test]

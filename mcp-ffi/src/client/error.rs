@@ -1,6 +1,6 @@
 //! The client's error: what went wrong, what is known of the call, and what to do.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use bytes::Bytes;
 use mcp_budget::{Reason, Unavailable, Why};
@@ -47,7 +47,9 @@ pub enum Kind {
 }
 
 /// An error of the client or one of its calls.
-#[derive(Debug, Clone, thiserror::Error)]
+///
+/// `Debug` shows of [`Error::rpc`] only how long it is: it is the server's word, as it came.
+#[derive(Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct Error {
     /// What kind of thing went wrong.
@@ -60,6 +62,18 @@ pub struct Error {
     pub rpc: Option<Bytes>,
     /// When the server is tried again, for [`Kind::Waiting`] and [`Kind::Parked`].
     pub next_try: Option<Duration>,
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Error")
+            .field("kind", &self.kind)
+            .field("outcome", &self.outcome)
+            .field("message", &self.message)
+            .field("rpc_bytes", &self.rpc.as_ref().map(Bytes::len))
+            .field("next_try", &self.next_try)
+            .finish()
+    }
 }
 
 impl Error {

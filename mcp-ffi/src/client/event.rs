@@ -177,7 +177,9 @@ impl Dropped {
 }
 
 /// The answer to a call.
-#[derive(Debug, Clone)]
+///
+/// `Debug` shows of the result only how long it is.
+#[derive(Clone)]
 pub struct Answer {
     /// The result, the bytes that came.
     pub json: Bytes,
@@ -212,6 +214,16 @@ struct Updated {
 struct ToolFailure {
     #[serde(default, rename = "isError")]
     is_error: bool,
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer")
+            .field("bytes", &self.json.len())
+            .field("generation", &self.generation)
+            .field("replaced", &self.replaced)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Answer {

@@ -5,6 +5,7 @@ mod closes;
 mod credentials;
 mod deadlines;
 mod expiry;
+mod faults;
 
 mod host;
 mod listening;
@@ -12,6 +13,7 @@ mod lists;
 mod methods;
 mod notifications;
 mod requests;
+mod secrets;
 mod server;
 mod silence;
 

@@ -106,6 +106,11 @@ impl Answer {
         }
     }
 
+    pub(crate) fn with_body(mut self, body: Value) -> Self {
+        self.body = Some(body);
+        self
+    }
+
     /// A stream of events: what the test sends, until it drops the sender.
     pub(crate) fn stream(events: Receiver<String>) -> Self {
         Self {
@@ -138,6 +143,10 @@ impl Server {
             }
         });
         Self { address }
+    }
+
+    pub(crate) fn authority(&self) -> String {
+        self.address.to_string()
     }
 
     /// The entry of this server in a configuration, under the name `server`; `ours` is its member `mcpconn`.
