@@ -510,6 +510,13 @@ mcpconn_status mcpconn_client_new(const mcpconn_client_options *options,
 // (false: hold no stream open for what the server says on its own; for remote servers that count an open stream),
 // "connect_timeout_ms", "close_timeout_ms", and "budget", an object with any constant of the reconnect policy.
 //
+// For a remote server it holds as well what makes the connection: "tls", an object with "ca_file" (PEM, trusted in
+// place of the platform's authorities), "cert_file" and "key_file" (PEM, shown to a server that asks); "proxy", a URL or
+// "none" in place of what the environment names, with "no_proxy", a list with commas of what is reached without it;
+// "deny_addresses", an array of kinds that are not connected to ("loopback", "private", "link_local", "metadata",
+// "special"); and "redirects" (false: each is an error). Files are read now, by this call: after one was renewed, give
+// the JSON again, and the server is "changed".
+//
 // report, unless NULL, gets a JSON object that says which servers were "added", "changed", "removed" and
 // "unchanged", and which are "invalid" and why. A server with an unusable entry does not hold up the others; calls to
 // it fail with MCPCONN_ERR_CONFIG.

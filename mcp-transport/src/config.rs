@@ -8,13 +8,17 @@
 //! ```
 //!
 //! The inner object alone is taken too. `${VAR}` and `${VAR:-default}` are replaced in `command`, `args`,
-//! `env`, `cwd`, `url` and `headers`. Members that we do not know are ignored; what is under `mcpconn` is kept
-//! as it is for the client above.
+//! `env`, `cwd`, `url` and `headers`. Members that we do not know are ignored. Of what is under `mcpconn`, that which makes
+//! the connection is read ([`Reach`]); the rest is kept as it is for the client above.
+
+mod reach;
 
 use std::{collections::BTreeMap, fmt, hash::Hasher, path::PathBuf};
 
 use serde_json::{Map, Value};
 use url::Url;
+
+pub use reach::{PemFile, Proxy, Reach};
 
 /// How one server is reached.
 ///
@@ -23,8 +27,8 @@ use url::Url;
 pub struct ServerConfig {
     /// What makes the connection.
     pub connection: Connection,
-    /// The member `mcpconn` as it was: timeouts and policy, which do not make the connection and are not in
-    /// the fingerprint.
+    /// The member `mcpconn` without what makes the connection: timeouts and policy, which are not in the
+    /// fingerprint.
     pub mcpconn: Option<Value>,
 }
 
@@ -84,6 +88,8 @@ pub struct RemoteConfig {
     /// It speaks HTTP+SSE of 2024-11-05 (`"type": "sse"`); give it to
     /// [`HttpConfig::with_legacy_sse`](crate::http::HttpConfig::with_legacy_sse).
     pub legacy_sse: bool,
+    /// How it is reached; [`Reach::client`] makes the connections.
+    pub reach: Box<Reach>,
 }
 
 impl fmt::Debug for RemoteConfig {
@@ -93,6 +99,7 @@ impl fmt::Debug for RemoteConfig {
             .field("url", &shown(&self.url))
             .field("headers", &names)
             .field("legacy_sse", &self.legacy_sse)
+            .field("reach", &self.reach)
             .finish()
     }
 }
@@ -201,10 +208,11 @@ impl ServerConfig {
     pub fn canonical_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         // Each part with its length before it, so that "a","bc" is not "ab","c".
-        let mut put = |part: &str| {
+        let mut put_bytes = |part: &[u8]| {
             out.extend_from_slice(&(part.len() as u64).to_le_bytes());
-            out.extend_from_slice(part.as_bytes());
+            out.extend_from_slice(part);
         };
+        let mut put = |part: &str| put_bytes(part.as_bytes());
         let count = |n: usize| n.to_string();
         match &self.connection {
             Connection::Stdio(StdioConfig {
@@ -230,6 +238,7 @@ impl ServerConfig {
                 url,
                 headers,
                 legacy_sse,
+                reach,
             }) => {
                 put(if *legacy_sse { "sse" } else { "http" });
                 put(url.as_str());
@@ -244,6 +253,7 @@ impl ServerConfig {
                     put(name);
                     put(value);
                 }
+                reach.put(&mut put_bytes);
             }
         }
         out
@@ -272,7 +282,7 @@ impl<L: Fn(&str) -> Option<String>> Reader<'_, L> {
         let Value::Object(mut entry) = entry else {
             return bad("its entry", "it must be an object with `command` or `url`");
         };
-        let mcpconn = entry.remove("mcpconn");
+        let mut mcpconn = entry.remove("mcpconn");
         let kind = match entry.get("type") {
             None | Some(Value::Null) => None,
             Some(Value::String(kind)) => Some(kind.as_str()),
@@ -284,10 +294,13 @@ impl<L: Fn(&str) -> Option<String>> Reader<'_, L> {
             (Some("http" | "streamable-http" | "streamableHttp" | "sse"), _, false) => {
                 return bad("url", "it is missing");
             }
-            (Some("stdio"), true, _) | (None, true, false) => self.stdio(&entry)?,
-            (Some("sse"), _, true) => self.remote(&entry, true)?,
+            (Some("stdio"), true, _) | (None, true, false) => {
+                self.no_reach(mcpconn.as_ref())?;
+                self.stdio(&entry)?
+            }
+            (Some("sse"), _, true) => self.remote(&entry, &mut mcpconn, true)?,
             (Some("http" | "streamable-http" | "streamableHttp"), _, true)
-            | (None, false, true) => self.remote(&entry, false)?,
+            | (None, false, true) => self.remote(&entry, &mut mcpconn, false)?,
             (Some(_), ..) => {
                 return bad(
                     "type",
@@ -345,7 +358,12 @@ impl<L: Fn(&str) -> Option<String>> Reader<'_, L> {
         }))
     }
 
-    fn remote(&self, entry: &Map<String, Value>, legacy_sse: bool) -> Result<Connection, Bad> {
+    fn remote(
+        &self,
+        entry: &Map<String, Value>,
+        mcpconn: &mut Option<Value>,
+        legacy_sse: bool,
+    ) -> Result<Connection, Bad> {
         let text = self.text("url", entry.get("url"))?.unwrap_or_default();
         // The text is not repeated: a URL that cannot be read may hold a secret anywhere.
         let mut url = match Url::parse(text.trim()) {
@@ -382,6 +400,7 @@ impl<L: Fn(&str) -> Option<String>> Reader<'_, L> {
             url,
             headers,
             legacy_sse,
+            reach: Box::new(self.reach(mcpconn)?),
         }))
     }
 
@@ -698,13 +717,13 @@ mod tests {
 
     #[test]
     fn user_info_becomes_a_header_and_is_shown_nowhere() {
-        let config = remote(r#"{"url":"https://me%40x:p%3Aw@h:8443/mcp?token=hunter2"}"#);
+        let config = remote(r#"{"url":"https://hugo%40x:p%3Aw@h:8443/mcp?token=hunter2"}"#);
         assert_eq!(config.url.as_str(), "https://h:8443/mcp?token=hunter2");
-        let expected = format!("Basic {}", base64(b"me@x:p:w"));
+        let expected = format!("Basic {}", base64(b"hugo@x:p:w"));
         assert_eq!(config.headers, [("Authorization".to_owned(), expected)]);
         let shown = format!("{config:?}");
         assert!(shown.contains("https://h:8443/mcp?…"), "{shown}");
-        for secret in ["hunter2", "me", "Basic"] {
+        for secret in ["hunter2", "hugo", "Basic"] {
             assert!(!shown.contains(secret), "{shown}");
         }
     }

@@ -100,7 +100,7 @@ impl Opener {
             Connection::Http(remote) => Way::Http(
                 HttpConfig::new(remote.url.as_str(), &remote.headers)?
                     .with_legacy_sse(remote.legacy_sse),
-                HttpClient::new(),
+                remote.reach.client()?,
             ),
         };
         let http = match &way {

@@ -124,6 +124,29 @@ fn parked_servers_are_tried_again_when_the_host_says_so_for_all() {
 }
 
 #[test]
+fn a_server_whose_certificates_cannot_be_read_is_unusable_and_the_others_are_not() {
+    let client = Client::new(ClientOptions::default()).unwrap();
+    let config = json!({
+        "sound": {"url": "https://localhost/", "mcpconn": {"redirects": false, "eager": false}},
+        "broken": {"url": "https://localhost/", "mcpconn": {"tls": {"ca_file": "/no/such.pem"}}},
+    });
+    let report = client.configure("", &config.to_string()).unwrap();
+    assert_eq!(report.added, ["sound"]);
+    let [invalid] = &report.invalid[..] else {
+        panic!("{report:?}");
+    };
+    assert_eq!(invalid.server, "broken");
+    for said in ["broken", "mcpconn.tls.ca_file", "/no/such.pem"] {
+        assert!(invalid.message.contains(said), "{}", invalid.message);
+    }
+    let redirected = config
+        .to_string()
+        .replace("\"redirects\":false", "\"redirects\":true");
+    let report = client.configure("", &redirected).unwrap();
+    assert_eq!(report.changed, ["sound"]);
+}
+
+#[test]
 fn a_server_without_a_name_is_unusable_and_said_to_be() {
     let client = Client::new(ClientOptions::default()).unwrap();
     let report = client

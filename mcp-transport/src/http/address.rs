@@ -72,6 +72,11 @@ impl AddressPolicy {
         }
     }
 
+    /// Whether addresses of this class are denied.
+    pub(crate) const fn has_denied(self, class: AddressClass) -> bool {
+        self.denied & class.bit() != 0
+    }
+
     /// Why the address may not be connected to; `None` if it may.
     pub fn denies(self, address: IpAddr) -> Option<AddressClass> {
         let denied = classes(address) & self.denied;

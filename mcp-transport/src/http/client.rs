@@ -48,6 +48,7 @@ struct Inner {
     streams: Client<Connector, Outbound>,
     credentials: Credentials,
     proxies: Arc<Proxies>,
+    follows_redirects: bool,
     /// Where hyper's own tasks live: one for each connection, and connections being made that nobody waits for.
     _connections: Arc<Tasks>,
 }
@@ -60,10 +61,16 @@ impl HttpClient {
             Tls::default(),
             AddressPolicy::any(),
             Proxies::of_environment(),
+            true,
         )
     }
 
-    pub(super) fn over(tls: Tls, policy: AddressPolicy, proxies: Proxies) -> Self {
+    pub(super) fn over(
+        tls: Tls,
+        policy: AddressPolicy,
+        proxies: Proxies,
+        follows_redirects: bool,
+    ) -> Self {
         let connections = Arc::new(Tasks::default());
         let proxies = Arc::new(proxies);
         let connector = Connector::new(tls, policy, proxies.clone());
@@ -80,6 +87,7 @@ impl HttpClient {
                 streams: client(),
                 credentials: Credentials::new(),
                 proxies,
+                follows_redirects,
                 _connections: connections,
             }),
         }
@@ -148,7 +156,8 @@ impl HttpClient {
             {
                 return Ok(response);
             }
-            (url, uri) = follow(&url, response.status(), response.headers())
+            let may = self.inner.follows_redirects;
+            (url, uri) = follow(&url, response.status(), response.headers(), may)
                 .and_then(|url| config::uri_of(&url).map(|uri| (url, uri)))
                 .map_err(|error| error.with_outcome(outgoing.outcome()))?;
             // Read to its end, so that its connection serves the next hop.
@@ -239,8 +248,9 @@ fn is_unprocessed(error: &(dyn StdError + 'static)) -> bool {
 }
 
 /// Where a redirect leads, if it may be followed: with the method and the body kept (307, 308), and to the same
-/// origin, or from http to https on the same host and the default ports. So no credential goes anywhere else.
-fn follow(from: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Url, Error> {
+/// origin, or from http to https on the same host and the default ports. So no credential goes anywhere else. `may`:
+/// any is followed at all.
+fn follow(from: &Url, status: StatusCode, headers: &HeaderMap, may: bool) -> Result<Url, Error> {
     let refused = |why: &str| {
         Error::new(
             ErrorKind::Config,
@@ -267,6 +277,11 @@ fn follow(from: &Url, status: StatusCode, headers: &HeaderMap) -> Result<Url, Er
     ) {
         return Err(refused(&format!(
             "{destination} that would change the method; the URL should be the final one"
+        )));
+    }
+    if !may {
+        return Err(refused(&format!(
+            "{destination}, and the configuration says not to follow any; the URL should be the final one"
         )));
     }
     let upgrade = from.scheme() == "http"
@@ -313,7 +328,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(header::LOCATION, location.parse().expect("a header value"));
         let from = Url::parse(from).expect("a URL");
-        follow(&from, StatusCode::TEMPORARY_REDIRECT, &headers)
+        follow(&from, StatusCode::TEMPORARY_REDIRECT, &headers, true)
             .map(|url| url.to_string())
             .map_err(|error| error.message)
     }

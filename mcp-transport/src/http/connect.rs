@@ -180,7 +180,7 @@ impl Write for Link {
     }
 }
 
-/// A proxy of the environment that cannot be used.
+/// A proxy that cannot be used.
 #[derive(Debug)]
 struct BadProxy(String);
 
@@ -188,7 +188,7 @@ impl fmt::Display for BadProxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "the environment names a proxy with the scheme {:?}; http, socks5 and socks5h can be used",
+            "the proxy that is named has the scheme {:?}; http, socks5 and socks5h can be used",
             self.0
         )
     }

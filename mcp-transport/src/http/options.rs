@@ -11,7 +11,7 @@ use super::{
     address::AddressPolicy,
     client::HttpClient,
     connect::{Identity, Tls},
-    proxy::Proxies,
+    proxy::{self, Proxies},
 };
 use crate::error::{Error, ErrorKind};
 
@@ -22,7 +22,9 @@ pub struct HttpClientOptions {
     roots: Option<RootCertStore>,
     identity: Option<Identity>,
     policy: AddressPolicy,
-    use_proxies: bool,
+    /// `None` for those that the environment names.
+    proxies: Option<Proxies>,
+    redirects: bool,
 }
 
 impl HttpClientOptions {
@@ -32,7 +34,8 @@ impl HttpClientOptions {
             roots: None,
             identity: None,
             policy: AddressPolicy::any(),
-            use_proxies: true,
+            proxies: None,
+            redirects: true,
         }
     }
 
@@ -85,7 +88,34 @@ impl HttpClientOptions {
     /// what `NO_PROXY` names). This machine is never reached through one.
     #[must_use]
     pub fn with_proxies_of_environment(mut self, use_proxies: bool) -> Self {
-        self.use_proxies = use_proxies;
+        self.proxies = (!use_proxies).then(Proxies::default);
+        self
+    }
+
+    /// Uses this proxy instead of those that the environment names: a URL with the scheme `http`, `socks5` or `socks5h`
+    /// (which resolves names itself), perhaps with a user and password, but not for `but_for`: hosts, domains and
+    /// networks, with commas between. This machine is never reached through it.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Config`] if it is no such URL. The text has no part of it but the scheme.
+    pub fn with_proxy(mut self, url: &str, but_for: &str) -> Result<Self, Error> {
+        let url = url::Url::parse(url)
+            .map_err(|error| config(format!("the proxy's URL cannot be used: {error}")))?;
+        if !proxy::SCHEMES.contains(&url.scheme()) || !url.has_host() {
+            return Err(config(format!(
+                "the proxy's URL has the scheme {:?} or no host; http, socks5 and socks5h can be used",
+                url.scheme()
+            )));
+        }
+        self.proxies = Some(Proxies::one(url.as_str(), but_for));
+        Ok(self)
+    }
+
+    /// Whether redirects are followed, where they may be: within the server's own origin, and from http to https of the
+    /// same host. Else each is an error that names where it leads.
+    #[must_use]
+    pub fn with_redirects(mut self, redirects: bool) -> Self {
+        self.redirects = redirects;
         self
     }
 
@@ -96,11 +126,8 @@ impl HttpClientOptions {
     pub fn build(self) -> Result<HttpClient, Error> {
         let tls = Tls::new(self.roots, self.identity)
             .map_err(|error| config(format!("TLS cannot be set up: {error}")))?;
-        let proxies = match self.use_proxies {
-            true => Proxies::of_environment(),
-            false => Proxies::default(),
-        };
-        Ok(HttpClient::over(tls, self.policy, proxies))
+        let proxies = self.proxies.unwrap_or_else(Proxies::of_environment);
+        Ok(HttpClient::over(tls, self.policy, proxies, self.redirects))
     }
 }
 
@@ -116,8 +143,8 @@ impl fmt::Debug for HttpClientOptions {
             .field("roots", &self.roots.as_ref().map(RootCertStore::len))
             .field("client_certificate", &self.identity.is_some())
             .field("policy", &self.policy)
-            .field("use_proxies", &self.use_proxies)
-            .finish()
+            .field("redirects", &self.redirects)
+            .finish_non_exhaustive()
     }
 }
 

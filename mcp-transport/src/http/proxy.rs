@@ -5,6 +5,9 @@ use std::net::IpAddr;
 use http::{HeaderValue, Uri, uri::Scheme};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 
+/// What can be spoken to a proxy.
+pub(super) const SCHEMES: [&str; 3] = ["http", "socks5", "socks5h"];
+
 /// The proxies in use; none by default.
 #[derive(Debug, Default)]
 pub(super) struct Proxies(Option<Matcher>);
@@ -33,8 +36,8 @@ impl Proxies {
         Self(Some(Matcher::from_env()))
     }
 
-    #[cfg(test)]
-    pub(super) fn all(proxy: &str, no: &str) -> Self {
+    /// This one for all but what `no` names.
+    pub(super) fn one(proxy: &str, no: &str) -> Self {
         Self(Some(Matcher::builder().all(proxy).no(no).build()))
     }
 
@@ -114,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_destination_is_reached_by_the_way_that_the_proxy_offers() {
-        let proxies = Proxies::all("http://u:p@proxy:3128", "h.internal,10.0.0.0/8");
+        let proxies = Proxies::one("http://u:p@proxy:3128", "h.internal,10.0.0.0/8");
         assert!(matches!(
             proxies.way(&uri("http://h/")),
             Way::Forwarded(to) if to.authority().is_some_and(|a| a == "proxy:3128")
@@ -146,7 +149,7 @@ mod tests {
             Proxies::default().way(&uri("http://h/")),
             Way::Direct
         ));
-        match Proxies::all("socks5h://u:p@proxy", "").way(&uri("https://h/")) {
+        match Proxies::one("socks5h://u:p@proxy", "").way(&uri("https://h/")) {
             Way::Socks {
                 proxy,
                 login,
@@ -159,7 +162,7 @@ mod tests {
             other => panic!("{other:?}"),
         }
         assert!(matches!(
-            Proxies::all("https://proxy", "").way(&uri("https://h/")),
+            Proxies::one("https://proxy", "").way(&uri("https://h/")),
             Way::Unknown(scheme) if scheme == "https"
         ));
     }

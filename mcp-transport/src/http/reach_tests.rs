@@ -1,11 +1,19 @@
 //! How servers are reached: through proxies, past the policy for addresses, with a private authority and a
 //! certificate of ours.
 
-use std::sync::Arc;
+use std::{
+    fs,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
 
 use bytes::Bytes;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::{RootCertStore, ServerConfig, pki_types::PrivateKeyDer, server::WebPkiClientVerifier};
+use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -18,6 +26,7 @@ use super::{
     connect::Tls, proxy::Proxies,
 };
 use crate::{
+    config::{self, ConfigError, Connection, RemoteConfig},
     error::{Cause, Error, ErrorKind, Outcome},
     jsonrpc::RequestId,
     transport::{Incoming, Outgoing, Receiver, Transport},
@@ -86,7 +95,8 @@ fn through(proxy: &str) -> HttpClient {
         Tls::default(),
         // The proxy is of this machine all the same.
         AddressPolicy::any().deny(AddressClass::Loopback),
-        Proxies::all(proxy, "no.invalid"),
+        Proxies::one(proxy, "no.invalid"),
+        true,
     )
 }
 
@@ -296,4 +306,233 @@ fn what_is_no_certificate_or_key_is_said_without_it() {
     }
     let shown = format!("{:?}", options().with_roots_pem(authority.pem.as_bytes()));
     assert!(!shown.contains("BEGIN"), "{shown}");
+}
+
+/// A folder of its own, gone with the test.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("mcp-transport-reach-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).expect("a folder");
+        Self(path)
+    }
+
+    /// A file with this content, as a configuration names it.
+    fn file(&self, name: &str, content: &str) -> String {
+        let path = self.0.join(name);
+        fs::write(&path, content).expect("a file");
+        path.to_str().expect("a text").to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+fn configured(url: &str, ours: &Value) -> Result<config::ServerConfig, ConfigError> {
+    let json = json!({"s": {"url": url, "mcpconn": ours}}).to_string();
+    let mut all = config::parse_with(&json, |_| None)?;
+    Ok(all.remove(0).1)
+}
+
+fn remote(url: &str, ours: &Value) -> RemoteConfig {
+    match configured(url, ours).expect("good").connection {
+        Connection::Http(remote) => remote,
+        Connection::Stdio(config) => panic!("{config:?}"),
+    }
+}
+
+async fn sent_as_configured(url: &str, ours: &Value) -> Ping {
+    Ping::sent(url, remote(url, ours).reach.client().expect("good")).await
+}
+
+#[tokio::test]
+async fn a_configuration_names_the_authority_and_the_certificate_of_ours() {
+    let (authority, folder) = (Authority::new(), Folder::new());
+    let (certificate, key) = authority.vouched_for("client");
+    let roots = folder.file("ca.pem", &authority.pem);
+    let certificate = folder.file("me.pem", &certificate.pem());
+    let key = folder.file("me.key", &key.serialize_pem());
+    let whole = json!({"ca_file": roots, "cert_file": certificate, "key_file": key});
+    for (tls, is_served) in [
+        (whole.clone(), true),
+        (json!({"ca_file": roots}), false),
+        (json!({"cert_file": certificate, "key_file": key}), false),
+    ] {
+        let (listener, port) = listener().await;
+        let url = format!("https://localhost:{port}/mcp");
+        let ping = sent_as_configured(&url, &json!({"tls": tls, "proxy": "none"})).await;
+        let (stream, _) = listener.accept().await.expect("the client");
+        let (served, ended) = tokio::join!(authority.serve(stream), ping.ended());
+        assert_eq!((served.is_ok(), ended.is_ok()), (is_served, is_served));
+    }
+
+    // A certificate that was renewed makes another connection, and what is not of the connection none.
+    let bytes = |ours: Value| {
+        configured("https://h/", &ours)
+            .expect("good")
+            .canonical_bytes()
+    };
+    let before = bytes(json!({"tls": whole}));
+    assert_eq!(before, bytes(json!({"tls": whole, "eager": true})));
+    folder.file("ca.pem", &Authority::new().pem);
+    assert_ne!(before, bytes(json!({"tls": whole})));
+    let shown = format!("{:?}", remote("https://h/", &json!({"tls": whole})));
+    assert!(
+        shown.contains("me.key") && !shown.contains("BEGIN"),
+        "{shown}"
+    );
+}
+
+#[tokio::test]
+async fn a_configuration_names_a_proxy_and_what_is_reached_without_it() {
+    let (listener, port) = listener().await;
+    let proxy = format!("http://user:proxysecret@127.0.0.1:{port}");
+    let ours =
+        json!({"proxy": proxy, "no_proxy": "direct.invalid", "deny_addresses": ["loopback"]});
+    let ping = sent_as_configured("http://h.invalid/mcp", &ours).await;
+    let (mut stream, _) = listener.accept().await.expect("the client");
+    let request = read_request(&mut stream).await;
+    assert!(request.starts_with("POST http://h.invalid/mcp HTTP/1.1"));
+    stream.write_all(ANSWER.as_bytes()).await.expect("it reads");
+    ping.ended().await.expect("answered");
+
+    let error = sent_as_configured("http://direct.invalid/mcp", &ours).await;
+    let error = error.ended().await.expect_err("there is no such host");
+    assert!(error.message.contains("direct.invalid"), "{error}");
+    let shown = format!("{:?}", remote("http://h.invalid/", &ours));
+    assert!(
+        shown.contains("127.0.0.1") && !shown.contains("proxysecret"),
+        "{shown}"
+    );
+}
+
+#[tokio::test]
+async fn a_configuration_denies_kinds_of_addresses_and_redirects() {
+    let (listener, port) = listener().await;
+    let url = format!("http://127.0.0.1:{port}/mcp");
+    let denied =
+        sent_as_configured(&url, &json!({"deny_addresses": ["private", "loopback"]})).await;
+    let error = denied.ended().await.expect_err("denied");
+    assert!(error.message.contains("127.0.0.1") && error.message.contains("policy"));
+
+    let redirected = sent_as_configured(&url, &json!({"redirects": false})).await;
+    let (mut stream, _) = listener.accept().await.expect("the client");
+    read_request(&mut stream).await;
+    let answer = "HTTP/1.1 307 Temporary Redirect\r\nlocation: /other\r\ncontent-length: 0\r\n\r\n";
+    stream.write_all(answer.as_bytes()).await.expect("it reads");
+    let error = redirected.ended().await.expect_err("refused");
+    assert_eq!(error.kind, ErrorKind::Config);
+    assert!(
+        error.message.contains("307") && error.message.contains("not to follow"),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_a_configuration_names_in_vain_is_said_with_its_member_and_without_a_secret() {
+    let (authority, folder) = (Authority::new(), Folder::new());
+    let (certificate, key) = authority.vouched_for("client");
+    let none = folder.file("none.pem", "hunter2");
+    let certificate = folder.file("me.pem", &certificate.pem());
+    let other = folder.file(
+        "other.key",
+        &authority.vouched_for("other").1.serialize_pem(),
+    );
+    let key = folder.file("me.key", &key.serialize_pem());
+    let missing = folder.0.join("missing.pem");
+    for (ours, named, said) in [
+        (json!({"tls": 1}), "mcpconn.tls", "object"),
+        (json!({"tls": {"ca": "x"}}), "mcpconn.tls.ca", "ca_file"),
+        (
+            json!({"tls": {"ca_file": 1}}),
+            "mcpconn.tls.ca_file",
+            "string",
+        ),
+        (
+            json!({"tls": {"ca_file": missing}}),
+            "mcpconn.tls.ca_file",
+            "missing.pem",
+        ),
+        (
+            json!({"tls": {"ca_file": folder.0}}),
+            "mcpconn.tls.ca_file",
+            "no file",
+        ),
+        (
+            json!({"tls": {"ca_file": "/dev/zero"}}),
+            "mcpconn.tls.ca_file",
+            "no file",
+        ),
+        (
+            json!({"tls": {"ca_file": none}}),
+            "mcpconn.tls.ca_file",
+            "no certificate",
+        ),
+        (
+            json!({"tls": {"cert_file": certificate}}),
+            "mcpconn.tls.key_file",
+            "missing",
+        ),
+        (
+            json!({"tls": {"key_file": key}}),
+            "mcpconn.tls.cert_file",
+            "missing",
+        ),
+        (
+            json!({"tls": {"cert_file": certificate, "key_file": other}}),
+            "mcpconn.tls.cert_file",
+            "certificate and key",
+        ),
+        (
+            json!({"tls": {"cert_file": certificate, "key_file": none}}),
+            "mcpconn.tls.cert_file",
+            "key",
+        ),
+        (json!({"proxy": "hunter2"}), "mcpconn.proxy", "none"),
+        (
+            json!({"proxy": "ftp://u:hunter2@h"}),
+            "mcpconn.proxy",
+            "ftp",
+        ),
+        (json!({"no_proxy": "h"}), "mcpconn.no_proxy", "proxy"),
+        (
+            json!({"deny_addresses": "private"}),
+            "mcpconn.deny_addresses",
+            "array",
+        ),
+        (
+            json!({"deny_addresses": ["intranet"]}),
+            "mcpconn.deny_addresses",
+            "link_local",
+        ),
+        (
+            json!({"redirects": "no"}),
+            "mcpconn.redirects",
+            "true or false",
+        ),
+    ] {
+        let error = configured("https://h/", &ours)
+            .expect_err(named)
+            .to_string();
+        assert!(
+            error.contains(&format!("{named}: ")) && error.contains(said),
+            "{error}"
+        );
+        assert!(!error.contains("hunter2"), "{error}");
+    }
+    let stdio = r#"{"s": {"command": "x", "mcpconn": {"tls": {}}}}"#;
+    let error = config::parse_with(stdio, |_| None)
+        .expect_err("stdio")
+        .to_string();
+    assert!(
+        error.contains("mcpconn.tls: ") && error.contains("url"),
+        "{error}"
+    );
 }

@@ -59,6 +59,7 @@ impl Scene {
                 Tls::new(Some(roots), None).expect("nothing to go wrong"),
                 AddressPolicy::any(),
                 Proxies::default(),
+                true,
             ),
         );
         let (tell, told) = mpsc::unbounded_channel();
