@@ -11,7 +11,10 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
 use hyper::{body::Incoming, rt::Executor};
-use hyper_util::{client::legacy::Client, rt::TokioTimer};
+use hyper_util::{
+    client::legacy::{Client, connect::capture_connection},
+    rt::TokioTimer,
+};
 use tokio::runtime::Handle;
 use url::Url;
 
@@ -22,14 +25,11 @@ use super::{
     connect::{self, Connector, Tls},
     cookies::Cookies,
     credentials::Credentials,
+    idle::{self, IdleLimits},
     proxy::Proxies,
     tasks::Tasks,
 };
 use crate::error::{Error, ErrorKind, Outcome};
-
-/// An idle connection is not used any more after this: many servers close theirs after five seconds, and a request
-/// that meets the closing half way has an outcome that nobody knows.
-const IDLE: Duration = Duration::from_secs(4);
 
 /// How many redirects one request follows.
 const REDIRECTS: usize = 4;
@@ -49,8 +49,9 @@ struct Inner {
     credentials: Credentials,
     proxies: Arc<Proxies>,
     follows_redirects: bool,
+    idle_limits: IdleLimits,
     /// Where hyper's own tasks live: one for each connection, and connections being made that nobody waits for.
-    _connections: Arc<Tasks>,
+    connections: Arc<Tasks>,
 }
 
 impl HttpClient {
@@ -78,7 +79,7 @@ impl HttpClient {
             Client::builder(OwnedBy(Arc::downgrade(&connections)))
                 .timer(TokioTimer::new())
                 .pool_timer(TokioTimer::new())
-                .pool_idle_timeout(IDLE)
+                .pool_idle_timeout(idle::LONGEST)
                 .build(connector.clone())
         };
         Self {
@@ -88,7 +89,8 @@ impl HttpClient {
                 credentials: Credentials::new(),
                 proxies,
                 follows_redirects,
-                _connections: connections,
+                idle_limits: IdleLimits::new(),
+                connections,
             }),
         }
     }
@@ -145,10 +147,20 @@ impl HttpClient {
                 true => &self.inner.streams,
                 false => &self.inner.client,
             };
+            let limits = &self.inner.idle_limits;
+            let connection = limits
+                .is_of_interest()
+                .then(|| capture_connection(&mut request));
             let response = match client.request(request).await {
                 Ok(response) => response,
                 Err(error) => return Err(failure(&config::origin(&url), &error, &outgoing)),
             };
+            if let Some(connection) = connection {
+                let (headers, extensions) = (response.headers(), response.extensions());
+                if let Some(retiring) = limits.answered(headers, extensions, connection) {
+                    OwnedBy(Arc::downgrade(&self.inner.connections)).execute(Box::pin(retiring));
+                }
+            }
             if response.headers().contains_key(header::SET_COOKIE) {
                 outgoing.cookies().take(&url, response.headers());
             }

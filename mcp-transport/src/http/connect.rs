@@ -29,6 +29,7 @@ use tower_service::Service;
 
 use super::{
     address::{AddressPolicy, Denied},
+    idle::Uses,
     proxy::{self, Proxies, Way},
     resolve::{Resolver, Unresolved},
 };
@@ -136,7 +137,10 @@ pub(super) struct Link {
 
 impl Connection for Link {
     fn connected(&self) -> Connected {
-        self.stream.connected().proxy(self.is_forwarded)
+        self.stream
+            .connected()
+            .proxy(self.is_forwarded)
+            .extra(Uses::default())
     }
 }
 

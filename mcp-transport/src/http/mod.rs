@@ -15,6 +15,7 @@ mod credentials;
 mod ear;
 mod events;
 mod exchange;
+mod idle;
 mod legacy_sse;
 mod options;
 mod proxy;

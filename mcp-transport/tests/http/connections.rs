@@ -202,6 +202,43 @@ async fn an_idle_connection_is_used_again_for_four_seconds_and_then_closed() {
     connection.closed().await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_is_not_used_for_as_long_as_the_server_says() {
+    for (said, used, unused) in [(1, 0, 1), (3, 1900, 2100), (60, 3900, 4100)] {
+        let server = Server::start().await;
+        let mut client = Client::of(&server).await;
+        let said = format!("timeout={said}");
+        let headers = [
+            ("content-type", "application/json"),
+            ("keep-alive", said.as_str()),
+        ];
+        client.request(1, "ping");
+        let (mut connection, _) = server.request().await;
+        connection
+            .answer("200 OK", &headers, &result(1, "{}"))
+            .await;
+        client.answer(1).await;
+        // Also of the last use alone.
+        for id in 2..4 {
+            if used == 0 {
+                break;
+            }
+            advance(Duration::from_millis(used)).await;
+            client.request(id, "ping");
+            connection.request().await;
+            connection
+                .answer("200 OK", &headers, &result(id, "{}"))
+                .await;
+            client.answer(id).await;
+        }
+        advance(Duration::from_millis(unused)).await;
+        client.request(4, "ping");
+        let (mut other, _) = server.request().await;
+        other.json(&result(4, "{}")).await;
+        client.answer(4).await;
+    }
+}
+
 #[tokio::test]
 async fn requests_under_way_together_each_have_a_connection() {
     let server = Server::start().await;
