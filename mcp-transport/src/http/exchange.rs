@@ -225,6 +225,7 @@ impl Exchange {
     }
 
     async fn read_json(&mut self, head: &Parts, body: Payload, had_session: bool) {
+        self.shared.told.wants_more().await;
         let read = match body::whole(body, self.shared.config.body_limit).await {
             Ok(read) => read,
             // The server did answer, and it is not the outcome that is unknown but the answer.
@@ -334,8 +335,8 @@ impl Exchange {
                 until = Some(Instant::now() + AFTERWARDS);
             }
             let next = match until {
-                None => events.next().await,
-                Some(until) => match timeout_at(until, events.next()).await {
+                None => self.shared.next_event(events).await,
+                Some(until) => match timeout_at(until, self.shared.next_event(events)).await {
                     Ok(next) => next,
                     Err(_) => return Ok(()),
                 },
@@ -392,7 +393,7 @@ impl Exchange {
     async fn read_aside(&mut self, head: &Parts, body: IncomingBody) {
         let mut events = Events::new(&head.headers, body, self.shared.config.body_limit);
         let _ = timeout(AFTERWARDS, async {
-            while let Ok(Some(event)) = events.next().await {
+            while let Ok(Some(event)) = self.shared.next_event(&mut events).await {
                 self.deliver(event, None, false);
             }
         })

@@ -125,7 +125,7 @@ impl Shared {
     async fn read_legacy(self: Arc<Self>, events: Box<Events>) {
         let mut events = events.listening(self.ear.listen());
         let why = loop {
-            match events.next().await {
+            match self.next_event(&mut events).await {
                 Ok(Some(event)) if event.is_message() => {
                     for message in answer::messages(event.data) {
                         if let Some(id) = jsonrpc::settles(&message) {

@@ -53,9 +53,10 @@ pub use self::{
     options::HttpClientOptions,
 };
 use self::{
-    body::Taken,
+    body::{BodyError, Taken},
     cookies::Cookies,
     ear::Ear,
+    events::Events,
     exchange::{Exchange, Role},
     legacy_sse::Endpoint,
     seen::Seen,
@@ -67,6 +68,7 @@ use crate::{
     error::{Error, ErrorKind},
     jsonrpc::RequestId,
     revision::Revision,
+    sse::Event,
     transport::{BoxFuture, Incoming, Outgoing, Receiver, Transport},
 };
 
@@ -203,6 +205,10 @@ impl Transport for HttpTransport {
             }
             shared.opening.cut_all();
         })
+    }
+
+    fn resume(&self) {
+        self.shared.told.resume();
     }
 
     fn listens(&self) -> bool {
@@ -383,6 +389,12 @@ impl Shared {
             state.requests.shrink_to(8);
         }
         Some(underway?.task)
+    }
+
+    /// The next event of a stream, once the receiver wants more. May be dropped and called again.
+    async fn next_event(&self, events: &mut Events) -> Result<Option<Event>, BodyError> {
+        self.told.wants_more().await;
+        events.next().await
     }
 
     fn is_pending(&self, id: RequestId) -> bool {

@@ -205,7 +205,7 @@ impl Shared {
                     was_open = true;
                     let resumed = stream.is_resumable();
                     let ended = loop {
-                        let event = match events.next().await {
+                        let event = match self.next_event(&mut events).await {
                             Ok(Some(event)) => event,
                             Ok(None) => break None,
                             Err(error) => break Some(error),

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::Notify;
+
 use crate::{
     error::Error,
     transport::{Incoming, Receiver},
@@ -13,6 +15,8 @@ use crate::{
 #[derive(Default)]
 pub(super) struct Told {
     state: Mutex<State>,
+    /// The receiver may want more again.
+    resumed: Notify,
 }
 
 #[derive(Default)]
@@ -62,6 +66,29 @@ impl Told {
         };
         let _telling = Telling(self);
         receiver.receive(incoming);
+    }
+
+    /// Waits until the receiver wants more, or nobody is told any more. To be asked before anything is read that may be
+    /// long. May be dropped and called again.
+    pub(super) async fn wants_more(&self) {
+        // Nearly always it does.
+        while !self.has_room() {
+            let mut resumed = std::pin::pin!(self.resumed.notified());
+            // Listening before the look that counts, so that a word between it and the wait is not missed.
+            resumed.as_mut().enable();
+            if !self.has_room() {
+                resumed.await;
+            }
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        let receiver = self.state().receiver.clone();
+        receiver.is_none_or(|receiver| receiver.wants_more())
+    }
+
+    pub(super) fn resume(&self) {
+        self.resumed.notify_waiters();
     }
 
     /// Tells the end, once; by the time this returns, or after what is being told now.

@@ -1,6 +1,7 @@
 //! The Streamable HTTP transport against a server that does what each test says.
 
 mod answers;
+mod backlog;
 mod closing;
 mod connections;
 mod credentials;
