@@ -616,6 +616,10 @@ mcpconn_status mcpconn_client_call_tool(const mcpconn_client *client,
 // own. It returns at once; the call ends with exactly one MCPCONN_EVENT_RESULT, whose JSON is the result as it came, or
 // MCPCONN_EVENT_ERROR. params_json: an object, or empty for none; it is sent as it is. The rest as of
 // mcpconn_client_call_tool().
+//
+// Subscriptions to resources and the log level of a home session outlive it: a new one is asked for them again, with a
+// MCPCONN_EVENT_RESOURCE_UPDATED for each, and while a subscription stands, the home session is opened again whenever
+// it is lost. Those of a scoped session go with it.
 mcpconn_status mcpconn_client_request(const mcpconn_client *client,
                                       const mcpconn_scope *scope,
                                       mcpconn_str server,

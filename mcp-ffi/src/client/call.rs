@@ -230,6 +230,7 @@ impl Call {
                 Ok(json) => {
                     self.proven(&lent);
                     self.server.opener.credentials().accepted(shown);
+                    self.note(&lent);
                     return Ok(Answer::new(json, lent.generation(), failed_on.is_some()));
                 }
                 Err(error) => error,
@@ -373,6 +374,17 @@ impl Call {
             _ => Kind::Internal,
         };
         Error::new(kind, format!("server \"{}\": {error}", self.server.name))
+    }
+
+    /// What was granted on the home session may outlive it.
+    fn note(&self, lent: &Lent) {
+        if let Lent::Home { generation, .. } = lent {
+            let standing = &self.server.standing;
+            let stands = standing.granted(&self.method, self.params.as_ref(), *generation);
+            if let Some(stands) = stands {
+                self.server.supervisor.keep_open(stands);
+            }
+        }
     }
 
     fn proven(&self, lent: &Lent) {

@@ -15,10 +15,11 @@ use super::{
     catalogue::Catalogue,
     counted::CountedSession,
     hearing::Hearing,
-    keeper::{CatalogueKeeper, Reload},
+    keeper::{Keeper, Reload},
     open::{Opener, Purpose, failure},
     origin::Origin,
     queue::{EventQueue, Lane},
+    standing::Standing,
 };
 
 /// Opens the home session, and has the catalogue kept by it.
@@ -27,6 +28,7 @@ pub(super) struct HomeConnector {
     pub(super) origin: Origin,
     pub(super) opener: Arc<Opener>,
     pub(super) catalogue: Arc<Catalogue>,
+    pub(super) standing: Arc<Standing>,
     pub(super) queue: Arc<EventQueue>,
     pub(super) lane: Lane,
     /// The process of the newest home session, 0 for none.
@@ -59,10 +61,11 @@ impl Connect for HomeConnector {
         hearing.opened(&session);
         self.pid
             .store(session.pid().unwrap_or(0), Ordering::Relaxed);
-        let keeper = CatalogueKeeper {
+        let keeper = Keeper {
             opener: self.opener.clone(),
             origin: self.origin.clone(),
             catalogue: self.catalogue.clone(),
+            standing: self.standing.clone(),
             queue: self.queue.clone(),
             lane: self.lane,
             generation: attempt.generation,

@@ -1,4 +1,4 @@
-//! Keeps the catalogue of a server for as long as one home session lives.
+//! Keeps what is known of a server, and asked of it, for as long as one home session lives.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -19,6 +19,7 @@ use super::{
     open::Opener,
     origin::Origin,
     queue::{EventQueue, Lane},
+    standing::Standing,
 };
 
 /// How long a server may take to tell its tools.
@@ -60,16 +61,17 @@ impl Reload {
     }
 }
 
-pub(super) struct CatalogueKeeper {
+pub(super) struct Keeper {
     pub(super) opener: Arc<Opener>,
     pub(super) origin: Origin,
     pub(super) catalogue: Arc<Catalogue>,
+    pub(super) standing: Arc<Standing>,
     pub(super) queue: Arc<EventQueue>,
     pub(super) lane: Lane,
     pub(super) generation: u64,
 }
 
-impl CatalogueKeeper {
+impl Keeper {
     pub(super) async fn keep(self, session: Session, reload: Reload) {
         let ended = session.ended();
         let signals = &*reload.0;
@@ -89,7 +91,16 @@ impl CatalogueKeeper {
         let prompts = coalesced(&signals.prompts, || async {
             self.tell(ListKind::Prompts);
         });
+        let renewed = |uri: &str| {
+            let params = serde_json::json!({ "uri": uri }).to_string();
+            self.push(EventKind::ResourceUpdated(params.into()));
+        };
+        let server = &self.origin.server;
+        let standing = self
+            .standing
+            .renew(server, &session, self.generation, renewed);
         tokio::select! {
+            () = standing => {}
             _ = tools => {}
             () = resources => {}
             () = prompts => {}
@@ -115,8 +126,11 @@ impl CatalogueKeeper {
     }
 
     fn tell(&self, list: ListKind) {
-        let event = Event::of(EventKind::CatalogueChanged(list), &self.origin);
-        self.queue.push(self.lane, event);
+        self.push(EventKind::CatalogueChanged(list));
+    }
+
+    fn push(&self, kind: EventKind) {
+        self.queue.push(self.lane, Event::of(kind, &self.origin));
     }
 
     fn failed(&self, error: &error::Error) {

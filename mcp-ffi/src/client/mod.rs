@@ -44,6 +44,7 @@ mod server;
 mod servers;
 mod settings;
 mod shared;
+mod standing;
 mod takes;
 mod tools;
 mod waiting;

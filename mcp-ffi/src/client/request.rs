@@ -15,6 +15,10 @@ impl Client {
     /// `completion/complete`, `logging/setLevel`, … `params` is a JSON object, or empty for none. The answer's JSON is
     /// the result as it came.
     ///
+    /// Subscriptions to resources and the log level of a home session outlive it: a new one is asked for them again,
+    /// and while a subscription stands, the home session is opened again whenever it is lost. Those of a scoped session
+    /// go with it.
+    ///
     /// # Errors
     /// As for [`Client::prepare_tool_call`]; [`Kind::Invalid`] for `initialize` and for notifications.
     pub fn prepare_request(

@@ -21,6 +21,7 @@ use super::{
     origin::Origin,
     queue::{EventQueue, Lane},
     settings::Settings,
+    standing::Standing,
 };
 
 #[derive(Debug)]
@@ -33,6 +34,7 @@ pub(super) struct Server {
     pub(super) supervisor: Supervisor<HomeConnector>,
     pub(super) catalogue: Arc<Catalogue>,
     pub(super) breaker: Arc<ServerBreaker>,
+    pub(super) standing: Arc<Standing>,
     calls: AtomicU32,
     pid: Arc<AtomicU32>,
 }
@@ -83,7 +85,7 @@ impl Server {
     pub(super) fn start(plan: Plan, binding: Binding, queue: Arc<EventQueue>) -> Arc<Self> {
         let lane = Lane(binding.epoch());
         let pid = Arc::new(AtomicU32::new(0));
-        let catalogue = Arc::new(Catalogue::new());
+        let (catalogue, standing) = (Arc::new(Catalogue::new()), Arc::<Standing>::default());
         let opener = Arc::new(plan.opener);
         let settings = opener.settings();
         opener.credentials().tell_by({
@@ -109,6 +111,7 @@ impl Server {
                 },
                 opener: opener.clone(),
                 catalogue: catalogue.clone(),
+                standing: standing.clone(),
                 queue: queue.clone(),
                 lane,
                 pid: pid.clone(),
@@ -137,6 +140,7 @@ impl Server {
                 supervisor,
                 catalogue,
                 breaker: Arc::new(ServerBreaker::new()),
+                standing,
                 calls: AtomicU32::new(0),
                 pid,
             }

@@ -16,6 +16,7 @@ mod requests;
 mod secrets;
 mod server;
 mod silence;
+mod standing;
 
 use std::time::{Duration, Instant};
 
