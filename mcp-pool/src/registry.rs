@@ -367,6 +367,24 @@ impl<K: PoolKey, O, S> Registry<K, O, S> {
         admitted
     }
 
+    /// Begins a call on the session of this key if it is live and may have one more, as [`admit`](Self::admit) does.
+    /// `None` says nothing of why not, and nothing happened then.
+    pub fn call_live(&mut self, now: Timestamp, key: &K, binding: Binding) -> Option<SessionId> {
+        self.tick(now);
+        step();
+        let slot = *self.keys.get(key)?;
+        let node = &self.nodes[slot];
+        let live = node.opening.is_none();
+        let current = node.binding == binding.slot && self.is_current(binding);
+        if !(live && current && self.has_place(slot).is_ok()) {
+            return None;
+        }
+        let id = node.id;
+        self.pin_slot(slot);
+        self.tally.reused += 1;
+        Some(id)
+    }
+
     fn reuse(&mut self, slot: u32, want: Want) -> Result<Admission, Refusal> {
         let id = self.nodes[slot].id;
         match want.purpose {

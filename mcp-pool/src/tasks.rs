@@ -120,45 +120,11 @@ impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> DerefMut for Lock
 }
 
 impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Drop for Locked<'_, K, S, E> {
+    #[inline]
     fn drop(&mut self) {
-        let Some(mut state) = self.state.take().filter(|it| it.registry.has_news()) else {
-            return;
-        };
-        let (mut turns, mut openings) = (Vec::new(), Vec::new());
-        while let Some(notice) = state.registry.next_notice() {
-            match notice {
-                Notice::Open(id) => openings.extend(state.registry.opening_of(id).cloned()),
-                Notice::Turn(turn, id) => {
-                    let owner = self.shared.me.upgrade();
-                    let pin = owner.map(|owner| {
-                        Ok(Pin {
-                            id,
-                            owner: owner as Arc<dyn Owner<S>>,
-                        })
-                    });
-                    turns.push((state.turns.remove(&turn), pin));
-                }
-                Notice::Lost(turn, _, why) => {
-                    turns.push((state.turns.remove(&turn), Some(Err(why))));
-                }
-            }
-        }
-        let mut events = Vec::new();
-        while let Some(event) = state.registry.next_event() {
-            events.push(event);
-        }
-        drop(state);
-        for opening in openings {
-            opening.go.notify_one();
-        }
-        for (waits, turn) in turns {
-            // Whom nobody waits for any more is let go by being dropped.
-            if let (Some(waits), Some(turn)) = (waits, turn) {
-                drop(waits.send(turn));
-            }
-        }
-        for event in events {
-            self.shared.tell_observer(&event);
+        // Most of what is decided is news to nobody.
+        if let Some(state) = self.state.take().filter(|it| it.registry.has_news()) {
+            self.shared.tell_news(state);
         }
     }
 }
@@ -200,12 +166,54 @@ impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Shared<K, S, E> {
         })
     }
 
+    #[inline]
     pub(crate) fn lock(&self) -> Locked<'_, K, S, E> {
         // Nothing that can panic leaves the state half changed.
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         Locked {
             shared: self,
             state: Some(state),
+        }
+    }
+
+    /// Lets the state go, and tells whoever the registry has news for.
+    #[cold]
+    fn tell_news(&self, mut state: MutexGuard<'_, State<K, S, E>>) {
+        let (mut turns, mut openings) = (Vec::new(), Vec::new());
+        while let Some(notice) = state.registry.next_notice() {
+            match notice {
+                Notice::Open(id) => openings.extend(state.registry.opening_of(id).cloned()),
+                Notice::Turn(turn, id) => {
+                    let owner = self.me.upgrade();
+                    let pin = owner.map(|owner| {
+                        Ok(Pin {
+                            id,
+                            owner: owner as Arc<dyn Owner<S>>,
+                        })
+                    });
+                    turns.push((state.turns.remove(&turn), pin));
+                }
+                Notice::Lost(turn, _, why) => {
+                    turns.push((state.turns.remove(&turn), Some(Err(why))));
+                }
+            }
+        }
+        let mut events = Vec::new();
+        while let Some(event) = state.registry.next_event() {
+            events.push(event);
+        }
+        drop(state);
+        for opening in openings {
+            opening.go.notify_one();
+        }
+        for (waits, turn) in turns {
+            // Whom nobody waits for any more is let go by being dropped.
+            if let (Some(waits), Some(turn)) = (waits, turn) {
+                drop(waits.send(turn));
+            }
+        }
+        for event in events {
+            self.tell_observer(&event);
         }
     }
 
@@ -221,16 +229,15 @@ impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Shared<K, S, E> {
     }
 
     /// Locks it, with nothing in it that should have gone by now.
+    #[inline]
     pub(crate) fn lock_at(self: &Arc<Self>, now: Timestamp) -> Locked<'_, K, S, E> {
-        loop {
-            let state = self.lock();
-            let due = self.keeps_time() && state.registry.timeout().is_some_and(|due| due <= now);
-            if !due {
-                return state;
-            }
+        let mut state = self.lock();
+        while self.keeps_time() && state.registry.timeout().is_some_and(|due| due <= now) {
             drop(state);
             self.expire(now);
+            state = self.lock();
         }
+        state
     }
 
     /// Lets everything go whose time is over.

@@ -133,6 +133,11 @@ impl World {
             Want::CALL
         };
         let mut state = self.lock();
+        if let Some(id) = state.registry.call_live(NOW, &key(scope), self.binding) {
+            return self.run(state, id);
+        }
+        self.unlock(state);
+        let mut state = self.lock();
         let admitted = state
             .registry
             .admit(NOW, &key(scope), self.binding, want, |_| ());

@@ -62,6 +62,8 @@ fn call(registry: &mut Sessions, binding: Binding, scope: u32) {
     };
     registry.give(id);
     registry.leave(at(0), id);
+    assert_eq!(registry.call_live(at(0), &key(scope), binding), Some(id));
+    registry.leave(at(0), id);
 }
 
 /// The steps of each operation where there are so many sessions.
@@ -71,7 +73,7 @@ fn costs(size: u32) -> Vec<(&'static str, u64)> {
     let mut costs = Vec::new();
 
     let (steps, ()) = count(|| call(&mut registry, binding, size / 2));
-    costs.push(("a call on a session that is there", steps));
+    costs.push(("two calls on a session that is there", steps));
 
     let (steps, newest) = count(|| open(&mut registry, binding, size));
     costs.push(("an opening where all are idle", steps));

@@ -492,6 +492,9 @@ impl History {
             patient: self.random.below(2) == 0,
         };
         let (step, now) = (self.model.step, self.model.now);
+        if want == Want::CALL && self.random.below(2) == 0 {
+            return self.call_live(&key, binding, current == Some(binding));
+        }
         let admission = self.registry.admit(at(now), &key, binding, want, |_| tag);
         if current != Some(binding) {
             return assert_eq!(admission, Err(Refusal::Stale));
@@ -572,6 +575,22 @@ impl History {
             stamp: now,
             born: now,
         });
+    }
+
+    /// As an admission, but it does nothing where that would do something else.
+    fn call_live(&mut self, key: &Key, binding: Binding, current: bool) {
+        let (step, now) = (self.model.step, self.model.now);
+        let called = self.registry.call_live(at(now), key, binding);
+        let most = self.model.rules.calls_per_session;
+        let entry = self.model.current(key).filter(|entry| {
+            current && entry.state == State::Live && most.is_none_or(|most| entry.pins < most)
+        });
+        assert_eq!(called, entry.as_ref().map(|entry| entry.id));
+        if let Some(entry) = entry {
+            entry.pins += 1;
+            (entry.used, entry.stamp) = (step, now);
+            self.pins.push(entry.id);
+        }
     }
 
     fn begin(&mut self) {
