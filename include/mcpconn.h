@@ -25,8 +25,8 @@
  *            after the call, for the arguments of one expression are evaluated in any order.
  * Signals    Neither threads of the library nor its writes ever raise or take a signal of the host; SIGCHLD is not
  *            touched. A child process that it starts has a session of its own and default signals.
- * Fork       In a forked child every call with a client of the parent fails with MCPCONN_ERR_FORKED, but for
- *            mcpconn_client_free().
+ * Fork       In a forked child every call with a client or a pool of the parent fails with MCPCONN_ERR_FORKED, but for
+ *            mcpconn_client_free() and mcpconn_pool_free().
  */
 #ifndef MCPCONN_H
 #define MCPCONN_H
@@ -320,6 +320,75 @@ typedef enum {
   MCPCONN_ACTION_PROBE = 2,
 } mcpconn_action_code;
 
+// What a pool answers to do.
+typedef enum {
+  // Open a session: session_id, epoch, domain, server and scope say which. Then tell mcpconn_pool_opened() or
+  // mcpconn_pool_failed().
+  MCPCONN_POOL_OPEN = 1,
+  // Nobody wants the session any more that is being opened: stop, if that can be, and tell mcpconn_pool_failed() or
+  // mcpconn_pool_closed() when it is over. If it opens all the same, mcpconn_pool_opened() answers MCPCONN_EMPTY.
+  MCPCONN_POOL_STOP_OPENING = 2,
+  // Close session at once, also if calls run on it: they are to end as closed. Then tell mcpconn_pool_closed().
+  // reason says why.
+  MCPCONN_POOL_CLOSE = 3,
+  // The request of token may call session. Then tell mcpconn_pool_release() with request_id.
+  MCPCONN_POOL_GIVE = 4,
+  // The request of token gets no session; status, reason and text say why. Nothing reached any session, and there is
+  // nothing to release.
+  MCPCONN_POOL_REFUSE = 5,
+} mcpconn_pool_action_code;
+
+// Why a request is refused, or why a session has to go.
+typedef enum {
+  // Every slot is taken by a session with a call in flight, or promised to those who wait: busy of limit. For a
+  // request that waited: still, at its deadline.
+  MCPCONN_POOL_REASON_CAPACITY = 1,
+  // Every slot that the server may have is taken by a session with a call in flight: busy of limit.
+  MCPCONN_POOL_REASON_SERVER_CAPACITY = 2,
+  // The session has all the calls that it may have at a time: busy of limit.
+  MCPCONN_POOL_REASON_SATURATED = 3,
+  // The host could not open the session; status is what it said.
+  MCPCONN_POOL_REASON_FAILED = 4,
+  // The configuration of the server changed or was removed.
+  MCPCONN_POOL_REASON_STALE = 5,
+  // An explicit close, or the pool is shut down. Of a request also: its session died before it could be given.
+  MCPCONN_POOL_REASON_CLOSED = 6,
+  // mcpconn_pool_cancel().
+  MCPCONN_POOL_REASON_CANCELED = 7,
+  // The session was idle, and its slot was needed.
+  MCPCONN_POOL_REASON_DISPLACED = 8,
+  // The session was idle for longer than idle_ttl_ms.
+  MCPCONN_POOL_REASON_IDLE = 9,
+  // The session lived for longer than max_lifetime_ms.
+  MCPCONN_POOL_REASON_LIFETIME = 10,
+  // The host said that the session is dead.
+  MCPCONN_POOL_REASON_DEAD = 11,
+  // A drain: no call was left on the session, or its deadline came.
+  MCPCONN_POOL_REASON_DRAINED = 12,
+  // Nobody waits for the opening any more.
+  MCPCONN_POOL_REASON_ABANDONED = 13,
+  // The session opened, and every slot had become busy meanwhile.
+  MCPCONN_POOL_REASON_NO_SLOT = 14,
+  // None of the above: the library is newer than the header.
+  MCPCONN_POOL_REASON_OTHER = 99,
+} mcpconn_pool_reason;
+
+// What mcpconn_pool_close() closes and mcpconn_pool_drain() drains. Sessions that are being opened are always meant too.
+typedef enum {
+  // The sessions of one scope of a domain with all servers.
+  MCPCONN_POOL_TARGET_SCOPE = 1,
+  // The sessions of all scopes of a domain with one server.
+  MCPCONN_POOL_TARGET_SERVER = 2,
+  // The session of one scope with one server, and what drains of it.
+  MCPCONN_POOL_TARGET_SESSION = 3,
+  // The same, only if it is the session of session_id, so that whoever comes late spares its replacement.
+  MCPCONN_POOL_TARGET_SESSION_IF_CURRENT = 4,
+  // All sessions of a domain.
+  MCPCONN_POOL_TARGET_DOMAIN = 5,
+  // All sessions.
+  MCPCONN_POOL_TARGET_ALL = 6,
+} mcpconn_pool_target;
+
 // A reconnect budget of one server: told what happened and when, it answers what to do and when. It has no thread, no
 // input or output, no clock and no callback; one thread at a time may use it. Every now_ns is of a monotonic clock of
 // the host's, in nanoseconds; one that lies before the last is taken as the last. It goes through
@@ -338,6 +407,41 @@ typedef struct mcpconn_error mcpconn_error;
 // was given is the library's and is gone when the callback returns. Every mcpconn_str got from it lives as long as
 // it does.
 typedef struct mcpconn_event mcpconn_event;
+
+// A pool of sessions that the host opens and closes itself, whatever they are: which session a call may use, which one
+// has to go when there is no room, and who is next. It has no thread, no input or output, no clock and no callback.
+//
+// The host binds the servers, asks for sessions with mcpconn_pool_acquire(), and reports what became of what it was told
+// to do. What there is to do comes out of mcpconn_pool_next(): ask it after every word until it answers MCPCONN_EMPTY,
+// and again at the time that it then says.
+//
+// The rules:
+//
+// - A session is pooled under a domain, a server and a scope. Whoever asks for one that is there is given it, busy or
+//   not; whoever asks for one that is being opened joins those who wait for it: one opening, one answer for all.
+// - Every request that mcpconn_pool_acquire() accepted is answered by exactly one MCPCONN_POOL_GIVE or
+//   MCPCONN_POOL_REFUSE.
+// - A session is busy from MCPCONN_POOL_GIVE until every call that was given it is released, and as long no want of room
+//   and no limit of time takes it. Else it is idle, and the one that is idle longest makes room: only when another has
+//   opened, so that an opening that fails costs nobody, and it is closed before the other is given.
+// - Where every slot is busy a request is refused before anything is opened, or waits for room in order of arrival, if
+//   it has a deadline; nobody who comes later overtakes it. Where every slot became busy while a session opened, all
+//   who wait for that are refused, and it is closed.
+// - An explicit close is immediate, and takes what is busy or being opened too. Nothing comes back from an opening that
+//   was closed meanwhile. A drain lets running calls end first, and no other begins.
+// - The configuration of a server is bound by mcpconn_pool_bind(). Another one closes all sessions of the old one, and
+//   whoever waits for one is refused as stale; what is stale never becomes current again.
+// - A session is named by its id, which is not used again: a word about an old one changes nothing, and spares the
+//   session that replaced it.
+//
+// Any thread may use a pool at any time: each function holds a lock for the few steps of one decision. Where several
+// threads take actions, each action goes to one of them, and nothing orders what they do then: one thread may close a
+// session before another has looked at it, though that was given it first. So a host that frees its sessions takes
+// actions under a lock of its own, notes there who uses which session, and frees one when it is closed and unused.
+//
+// Every now_ns is of one monotonic clock of the host's, in nanoseconds; one that lies before the last is taken as the
+// last. Names are copied; an empty domain is "deployment". A pool goes through mcpconn_pool_free().
+typedef struct mcpconn_pool mcpconn_pool;
 
 // A scope: a conversation or thread whose calls share one session a server, apart from all other scopes'. Made once,
 // used in any number of calls. It goes through mcpconn_scope_free().
@@ -459,6 +563,63 @@ typedef struct {
   // told.
   uint64_t at_ns;
 } mcpconn_action;
+
+// What a request is made with. Begin with MCPCONN_POOL_ACQUIRE_OPTIONS_INIT; a member that is 0 has its default.
+typedef struct {
+  // sizeof(mcpconn_pool_acquire_options), so that a later library knows what this program knew.
+  size_t struct_size;
+  // The host's own; the answer bears it.
+  uint64_t token;
+  // The configuration that the caller knows, as mcpconn_pool_bind() said it: if it is not the current one, the
+  // request is refused as stale. Default: whichever is current.
+  uint64_t epoch;
+  // Until when it waits for room, on the host's clock, if there is none: a slot, or a place on a session that has all
+  // the calls that it may have. A time that is over: not at all; MCPCONN_FOREVER: without end. Default: wait_ms of
+  // the policy. It bounds no opening: cancel what takes too long.
+  uint64_t deadline_ns;
+} mcpconn_pool_acquire_options;
+
+// What is to be done, and with what. Begin with MCPCONN_POOL_ACTION_INIT. Members that the kind has no use for are 0.
+typedef struct {
+  // sizeof(mcpconn_pool_action), so that a later library knows what this program knew.
+  size_t struct_size;
+  // A mcpconn_pool_action_code; 0 if there is nothing to do now.
+  int32_t kind;
+  // Of a refusal, of a session to close and of an opening to stop: why, a mcpconn_pool_reason.
+  int32_t reason;
+  // Of a refusal: MCPCONN_ERR_CAPACITY, MCPCONN_ERR_CLOSED, MCPCONN_ERR_CANCELED, or what mcpconn_pool_failed() was
+  // given.
+  mcpconn_status status;
+  // Of a session that is given: 1 if nobody was given it before, so that it knows nothing of its scope yet.
+  int32_t fresh;
+  // Whose request is answered: as mcpconn_pool_acquire() was given it.
+  uint64_t token;
+  // The request that is answered; once it is given a session, the call to release.
+  uint64_t request_id;
+  // The session that it is about. Never that of a request.
+  uint64_t session_id;
+  // The host's own, as mcpconn_pool_opened() was given it.
+  void *session;
+  // Of the session that it is about: in which configuration of its server it is to be, or was, opened, as
+  // mcpconn_pool_bind() said it.
+  uint64_t epoch;
+  // If there is nothing to do now: when to ask again, on the host's clock; UINT64_MAX for not before something is
+  // told.
+  uint64_t at_ns;
+  // Of a refusal for want of room: how many sessions, or calls, are busy.
+  uint32_t busy;
+  // Of a refusal for want of room: how many there may be.
+  uint32_t limit;
+  // Of the session that it is about: whose it is. It has a NUL behind it and lives, as server and scope do, until
+  // mcpconn_pool_failed() or mcpconn_pool_closed() was told of the session, or the pool is freed.
+  mcpconn_str domain;
+  // Of the session that it is about: its server.
+  mcpconn_str server;
+  // Of the session that it is about: for whom it is.
+  mcpconn_str scope;
+  // Of a refusal: one line for a person. It has a NUL behind it and lives for ever.
+  mcpconn_str text;
+} mcpconn_pool_action;
 
 #ifdef __cplusplus
 extern "C" {
@@ -917,6 +1078,203 @@ mcpconn_status mcpconn_budget_info(mcpconn_budget *budget,
 // [one] Frees it; NULL is fine.
 void mcpconn_budget_free(mcpconn_budget *budget);
 
+// [any] Makes a pool without sessions. policy_json is an object with any of these members, or empty; absent is the
+// default, and 0 is 0:
+//
+// - capacity: how many sessions may hold a slot at a time. Default 256.
+// - sessions_per_server: how many of them may be of one server of one domain. Default "unlimited".
+// - calls_per_session: how many calls may be in flight on one session, at least 1. Default "unlimited".
+// - openings: how many sessions are opened at a time, at least 1; the others wait in order. Default 16.
+// - wait_ms: how long a request waits for room if it names no deadline, or "forever". Default 0.
+// - idle_ttl_ms: how long a session may be idle before it is closed, or "never". Default 1800000.
+// - max_lifetime_ms: how long a session may live, or "never": then no call begins on it any more, and it is closed when
+//   none runs. Default "never".
+// - close_limit_ms: how long a new session waits for the closing of the one that made room for it. Default 5000.
+// - closings: is read and of no use here, for the host closes as many at a time as it likes.
+//
+// Fails with MCPCONN_ERR_CONFIG if the policy cannot be read.
+mcpconn_status mcpconn_pool_new(mcpconn_str policy_json,
+                                mcpconn_pool **out,
+                                mcpconn_error **err);
+
+// [any] Makes this the configuration of a server of the domain. fingerprint is any text that is another one if anything
+// changed that makes the connection; only a keyed digest of it is kept, so that it may hold secrets. epoch, which may be
+// NULL, is a number for this configuration, that no other ever has: the same fingerprint again keeps the epoch; another
+// one, and the same after mcpconn_pool_unbind(), gets a new one, and all sessions of the old are to be closed.
+mcpconn_status mcpconn_pool_bind(const mcpconn_pool *pool,
+                                 uint64_t now_ns,
+                                 mcpconn_str domain,
+                                 mcpconn_str server,
+                                 mcpconn_str fingerprint,
+                                 uint64_t *epoch,
+                                 mcpconn_error **err);
+
+// [any] The domain has this server no more: all its sessions are to be closed, and requests for them are refused.
+// MCPCONN_EMPTY: it had none.
+mcpconn_status mcpconn_pool_unbind(const mcpconn_pool *pool,
+                                   uint64_t now_ns,
+                                   mcpconn_str domain,
+                                   mcpconn_str server,
+                                   mcpconn_error **err);
+
+// [any] Somebody wants to call the session of this scope with this server. options may be NULL for the defaults. The
+// answer is an action, MCPCONN_POOL_GIVE or MCPCONN_POOL_REFUSE, exactly one for every request that was accepted;
+// id, which may be NULL, names the request there and to mcpconn_pool_cancel().
+//
+// Fails, and accepts nothing, with MCPCONN_ERR_UNKNOWN_SERVER if no such server is bound in the domain and options name
+// no epoch.
+mcpconn_status mcpconn_pool_acquire(const mcpconn_pool *pool,
+                                    uint64_t now_ns,
+                                    mcpconn_str domain,
+                                    mcpconn_str server,
+                                    mcpconn_str scope,
+                                    const mcpconn_pool_acquire_options *options,
+                                    uint64_t *id,
+                                    mcpconn_error **err);
+
+// [any] Whoever made the request waits no more: it is answered by a refusal with MCPCONN_ERR_CANCELED, and if it was the
+// last that waited for an opening, that is stopped. MCPCONN_EMPTY: it was answered before, and that answer stands. A
+// session that it was given has to be released.
+//
+// Fails with MCPCONN_ERR_INVALID if no request of this pool had the id.
+mcpconn_status mcpconn_pool_cancel(const mcpconn_pool *pool,
+                                   uint64_t now_ns,
+                                   uint64_t request_id,
+                                   mcpconn_error **err);
+
+// [any] A call that was given a session ended, however it did: answered, failed, timed out or cancelled. Also to be told
+// of a call whose session was closed meanwhile.
+//
+// Fails with MCPCONN_ERR_INVALID, and changes nothing, if the request was not given a session yet, was refused, was
+// released before, or never was.
+mcpconn_status mcpconn_pool_release(const mcpconn_pool *pool,
+                                    uint64_t now_ns,
+                                    uint64_t request_id,
+                                    mcpconn_error **err);
+
+// [any] Begins one more call on this very session, and not on one that replaced it. out is then as after
+// MCPCONN_POOL_GIVE, without token and fresh: request_id is to be released.
+//
+// Fails with MCPCONN_ERR_CLOSED if no call begins on it any more, or it was not given to anybody yet, with
+// MCPCONN_ERR_CAPACITY if it has all the calls that it may have, and with MCPCONN_ERR_INVALID if it is not open or no
+// session of this pool had the id.
+mcpconn_status mcpconn_pool_begin(const mcpconn_pool *pool,
+                                  uint64_t now_ns,
+                                  uint64_t session_id,
+                                  mcpconn_pool_action *out,
+                                  mcpconn_error **err);
+
+// [any] Has the session of this scope with this server opened ahead of need, if it is not there and a slot is free:
+// nothing idle has to go for it. Nobody is given it, and nobody is told if it fails. epoch is as that of
+// mcpconn_pool_acquire_options.
+//
+// Fails with MCPCONN_ERR_CAPACITY if no slot is free, with MCPCONN_ERR_UNKNOWN_SERVER if no such server is bound, and
+// with MCPCONN_ERR_CLOSED if the epoch is not the current one or the pool is shut down.
+mcpconn_status mcpconn_pool_warm_up(const mcpconn_pool *pool,
+                                    uint64_t now_ns,
+                                    mcpconn_str domain,
+                                    mcpconn_str server,
+                                    mcpconn_str scope,
+                                    uint64_t epoch,
+                                    mcpconn_error **err);
+
+// [any] The host opened this session, as MCPCONN_POOL_OPEN said. session is the host's own, may be NULL, is never
+// followed, and comes with every action about the session.
+//
+// MCPCONN_OK: it is the pool's, and what becomes of it is an action. MCPCONN_EMPTY: nobody wants it any more, and no
+// MCPCONN_POOL_CLOSE will say so: close it, and tell mcpconn_pool_closed().
+//
+// Fails with MCPCONN_ERR_INVALID if it was reported open before, or no session of this pool had the id.
+mcpconn_status mcpconn_pool_opened(const mcpconn_pool *pool,
+                                   uint64_t now_ns,
+                                   uint64_t session_id,
+                                   void *session,
+                                   mcpconn_error **err);
+
+// [any] The host could not open this session: all who wait for it are refused with this status, any number below 0, also
+// one of the host's own. MCPCONN_EMPTY: nobody waited for it any more.
+//
+// Fails with MCPCONN_ERR_INVALID if the status is not below 0, if the session was reported open, or if no session of this
+// pool had the id.
+mcpconn_status mcpconn_pool_failed(const mcpconn_pool *pool,
+                                   uint64_t now_ns,
+                                   uint64_t session_id,
+                                   mcpconn_status status,
+                                   mcpconn_error **err);
+
+// [any] The session is closed: as MCPCONN_POOL_CLOSE or MCPCONN_POOL_STOP_OPENING said, or on its own, and then no call
+// begins on it any more. Calls on it are to be released all the same. MCPCONN_EMPTY: that was known, or it took longer
+// than close_limit_ms and was waited for no more.
+//
+// Fails with MCPCONN_ERR_INVALID if the session is being opened, or no session of this pool had the id.
+mcpconn_status mcpconn_pool_closed(const mcpconn_pool *pool,
+                                   uint64_t now_ns,
+                                   uint64_t session_id,
+                                   mcpconn_error **err);
+
+// [any] The session is found dead and is to be closed, now: no call begins on it any more, and whoever asks has another
+// opened. The session that replaced it is spared. MCPCONN_EMPTY: it had left the pool before.
+//
+// Fails with MCPCONN_ERR_INVALID if the session is being opened, or no session of this pool had the id.
+mcpconn_status mcpconn_pool_evict(const mcpconn_pool *pool,
+                                  uint64_t now_ns,
+                                  uint64_t session_id,
+                                  mcpconn_error **err);
+
+// [any] Closes what is meant, busy or not, and what is being opened: what, a mcpconn_pool_target, says which of domain,
+// server, scope and session_id it is named by; the others must be empty or 0. Each session is told to the host by an
+// action of its own, and requests that wait for one are refused. What is closed holds no slot any more, also while its
+// closing or a call on it still runs; whoever asks afterwards has another opened. MCPCONN_EMPTY: there was nothing.
+mcpconn_status mcpconn_pool_close(const mcpconn_pool *pool,
+                                  uint64_t now_ns,
+                                  int32_t what,
+                                  mcpconn_str domain,
+                                  mcpconn_str server,
+                                  mcpconn_str scope,
+                                  uint64_t session_id,
+                                  mcpconn_error **err);
+
+// [any] As mcpconn_pool_close(), but calls that run may end: no other begins on what is meant, and each session is to be
+// closed when its last call was released, at the latest at deadline_ns, or MCPCONN_FOREVER for no such time. Until then
+// it keeps its slot; whoever asks meanwhile has another opened. What is idle or being opened goes at once.
+mcpconn_status mcpconn_pool_drain(const mcpconn_pool *pool,
+                                  uint64_t now_ns,
+                                  int32_t what,
+                                  mcpconn_str domain,
+                                  mcpconn_str server,
+                                  mcpconn_str scope,
+                                  uint64_t session_id,
+                                  uint64_t deadline_ns,
+                                  mcpconn_error **err);
+
+// [any] Closes everything, and refuses whatever is asked for afterwards. The end of a pool in order: this, then the
+// actions, until every session is closed and every call released; then mcpconn_pool_free(). MCPCONN_EMPTY: there was
+// nothing to close.
+mcpconn_status mcpconn_pool_shutdown(const mcpconn_pool *pool,
+                                     uint64_t now_ns,
+                                     mcpconn_error **err);
+
+// [any] What to do now; ask until MCPCONN_EMPTY, when out says when to ask again if nothing is told before. Begin out with
+// MCPCONN_POOL_ACTION_INIT. Where several threads tell, each asks after its own word; an action goes to one of them.
+mcpconn_status mcpconn_pool_next(const mcpconn_pool *pool,
+                                 uint64_t now_ns,
+                                 mcpconn_pool_action *out);
+
+// [any] How the pool stands, for a status page: an object with capacity, live (slots taken), busy (of them, those with a
+// call in flight), draining, opening, waiting (openings that wait for a slot), queued_calls (requests that wait for a
+// place on a session), closing, requests (that wait, or were given a session and not released); tally, how often what
+// was decided; and sessions, oldest first, each with id, domain, server, scope, state ("waiting", "opening", "arriving",
+// "live", "draining"), calls (in flight, or who wait for it), queued_calls, age_ms and idle_ms, which are null where
+// they make no sense. Members may be added. It looks at every session, and no other function gets on meanwhile.
+mcpconn_status mcpconn_pool_info(const mcpconn_pool *pool,
+                                 uint64_t now_ns,
+                                 mcpconn_text **json,
+                                 mcpconn_error **err);
+
+// [one] Frees it, when no other thread uses it any more; NULL is fine. Nothing is closed by it, for the sessions are the
+// host's: see mcpconn_pool_shutdown(). In a forked child it does nothing.
+void mcpconn_pool_free(mcpconn_pool *pool);
+
 // [any] The version of the library, such as "0.1.0": a C string that is always there.
 const char *mcpconn_version(void);
 
@@ -944,6 +1302,9 @@ static inline mcpconn_str mcpconn_cstr(const char *text)
 #define MCPCONN_CLIENT_OPTIONS_INIT { sizeof(mcpconn_client_options), 0, 0, 0, 0, { NULL, 0 }, { NULL, 0 }, NULL, NULL, NULL }
 #define MCPCONN_CALL_OPTIONS_INIT { sizeof(mcpconn_call_options), 0, 0, 0, 0, 0, NULL, NULL, NULL }
 #define MCPCONN_ACTION_INIT { sizeof(mcpconn_action), 0, 0, 0, 0 }
+#define MCPCONN_POOL_ACTION_INIT \
+  { sizeof(mcpconn_pool_action), 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, { NULL, 0 }, { NULL, 0 }, { NULL, 0 }, { NULL, 0 } }
+#define MCPCONN_POOL_ACQUIRE_OPTIONS_INIT { sizeof(mcpconn_pool_acquire_options), 0, 0, 0 }
 #define MCPCONN_SERVER_INFO_INIT { sizeof(mcpconn_server_info), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 #endif /* MCPCONN_H */

@@ -28,6 +28,8 @@
 #[cfg(feature = "capi")]
 pub mod abi;
 mod client;
+#[cfg(feature = "capi")]
+mod numbered;
 mod sys;
 
 pub use client::*;

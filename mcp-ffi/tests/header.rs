@@ -4,7 +4,7 @@
 use std::{fs, path::Path};
 
 /// The files of the C face, in the order in which a reader of the header wants them.
-const SOURCES: [&str; 15] = [
+const SOURCES: [&str; 17] = [
     "status",
     "str",
     "text",
@@ -19,6 +19,8 @@ const SOURCES: [&str; 15] = [
     "server",
     "credentials",
     "budget",
+    "pool_words",
+    "pool",
     "version",
 ];
 

@@ -112,8 +112,8 @@ pub enum Refused {
     /// The binding is not, or no longer, the current one of the key's domain and server.
     #[error("the configuration of this server changed or was removed")]
     Stale,
-    /// The session was closed before it could be given.
-    #[error("the session was closed before it could be given")]
+    /// The session was closed before it could be given, or the desk is shut down.
+    #[error("the session was closed before it could be given, or the pool is shut down")]
     Closed,
     /// Whoever asked [cancelled](Desk::cancel) the request.
     #[error("the request was cancelled")]

@@ -37,7 +37,7 @@ pub fn compile(source: &str, language: Language, link: Link, scratch: &Scratch) 
     let program = scratch.path().join(stem);
 
     let mut command = compiler(language);
-    command.args(["-Wall", "-Wextra", "-pedantic", "-Werror", "-g"]);
+    command.args(["-Wall", "-Wextra", "-pedantic", "-Werror", "-g", "-pthread"]);
     // For a checker, such as -fsanitize=address.
     let more = std::env::var("MCPCONN_CFLAGS").unwrap_or_default();
     command.args(more.split_whitespace());

@@ -55,3 +55,11 @@ fn a_host_with_a_client_of_its_own_asks_a_budget_alone() {
         .finish()
         .expect_success();
 }
+
+#[test]
+fn a_host_with_sessions_of_its_own_asks_a_pool_alone_from_many_threads() {
+    let scratch = Scratch::new();
+    start("pool_alone.c", &[], &scratch)
+        .finish()
+        .expect_success();
+}

@@ -34,7 +34,7 @@ impl Failure {
             code: Code::MCPCONN_ERR_FORKED,
             error: Error::new(
                 Kind::Invalid,
-                "the client was made before a fork and serves the parent; make a new one in the child",
+                "the handle was made before a fork and serves the parent; make a new one in the child",
             ),
         }
     }

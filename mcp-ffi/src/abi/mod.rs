@@ -22,6 +22,8 @@ pub mod explicit_close;
 mod fail;
 mod host;
 pub mod options;
+pub mod pool;
+pub mod pool_words;
 pub mod scope;
 pub mod server;
 pub mod status;

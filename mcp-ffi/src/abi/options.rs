@@ -171,6 +171,19 @@ pub(crate) unsafe fn write_sized<T: Copy>(
     Ok(())
 }
 
+/// Checks what [`write_sized`] would find wrong with `out`, for whoever has something that must not get lost.
+///
+/// # Safety
+///
+/// `out` must be NULL or readable for its first member.
+pub(crate) unsafe fn check_sized<T>(name: &str, out: *const T) -> Result<(), Failure> {
+    if out.is_null() {
+        return Err(Failure::null("out"));
+    }
+    // SAFETY: not NULL; the caller vouches for its first member.
+    unsafe { size_said("out", name, out) }.map(drop)
+}
+
 /// What a struct of the host's says of its own size: `argument` is what the header calls it, `name` its type there.
 ///
 /// # Safety

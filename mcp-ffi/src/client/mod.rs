@@ -29,10 +29,6 @@ mod open;
 mod options;
 mod origin;
 #[cfg(feature = "capi")]
-#[allow(
-    dead_code,
-    reason = "a parser for the options and the pool in C to come"
-)]
 mod pool_limits;
 mod prepared;
 mod queue;
@@ -61,11 +57,7 @@ use mcp_pool::{Limits, Pool};
 use mcp_transport::stdio::Spawner;
 use tokio::{sync::watch, time::timeout};
 
-#[cfg(feature = "capi")]
-#[allow(unused_imports, reason = "as above")]
-pub(crate) use self::pool_limits::pool_limits;
-#[cfg(feature = "capi")]
-pub(crate) use self::settings::budget_policy;
+pub(crate) use self::scope::domain_or_default;
 use self::{
     asked::Asked,
     call::Call,
@@ -76,7 +68,6 @@ use self::{
     prepared::{Work, tool_params},
     queue::EventQueue,
     runtime::Driver,
-    scope::domain_or_default,
     shared::Shared,
 };
 pub use mcp_transport::session::{ServerRequestKind, Withdrawn};
@@ -94,6 +85,8 @@ pub use self::{
     takes::HostTakes,
     tools::KnownTools,
 };
+#[cfg(feature = "capi")]
+pub(crate) use self::{pool_limits::pool_limits, settings::budget_policy};
 
 /// An MCP client: connections to any number of servers, kept alive and shared.
 ///

@@ -29,7 +29,7 @@ impl Default for Scope {
     }
 }
 
-pub(super) fn domain_or_default(domain: &str) -> &str {
+pub(crate) fn domain_or_default(domain: &str) -> &str {
     if domain.is_empty() {
         DEPLOYMENT
     } else {
