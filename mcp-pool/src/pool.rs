@@ -21,6 +21,12 @@ use crate::{
 
 /// What the pool lends out. Clones are the same session.
 pub trait Session: Clone + Send + Sync + 'static {
+    /// The name that the pool has for it. Called once, in a task of the pool, when it has opened and before it takes a
+    /// slot, which may still be refused: before the observer hears that it opened. Does nothing unless you want to know.
+    fn named(&self, id: SessionId) {
+        let _ = id;
+    }
+
     /// The pool lets the session go: calls in flight are to end as closed, and the closing is to begin. Returns at
     /// once. Called once, from any thread, also outside of a runtime.
     fn retire(&self);
@@ -301,7 +307,7 @@ impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Pool<K, S, E> {
         O: Future<Output = Result<S, E>> + Send + 'static,
     {
         Box::pin(async move {
-            let deadline = self.wait.map(|wait| Instant::now() + wait);
+            let deadline = self.wait.map(deadline_after);
             let want = Want {
                 purpose: Purpose::Call,
                 patient: deadline.is_some(),
@@ -475,6 +481,11 @@ impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Pool<K, S, E> {
         self.close(Target::SessionIfCurrent(key, id))
     }
 
+    /// Closes this very session, also while it drains, or this very creation.
+    pub fn close_id(&self, id: SessionId) -> Closing {
+        self.close(Target::Id(id))
+    }
+
     /// Closes what a domain has. Its bindings stay.
     pub fn close_domain(&self, domain: &K::Domain) -> Closing {
         self.close(Target::Domain(domain))
@@ -511,6 +522,11 @@ impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Pool<K, S, E> {
     /// [`drain_scope`](Self::drain_scope).
     pub fn drain_session_if_current(&self, key: &K, id: SessionId, limit: Duration) -> Closing {
         self.drain(Target::SessionIfCurrent(key, id), limit)
+    }
+
+    /// As [`close_id`](Self::close_id), in the manner of [`drain_scope`](Self::drain_scope).
+    pub fn drain_id(&self, id: SessionId, limit: Duration) -> Closing {
+        self.drain(Target::Id(id), limit)
     }
 
     /// As [`close_domain`](Self::close_domain), in the manner of [`drain_scope`](Self::drain_scope).
@@ -670,6 +686,12 @@ impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> fmt::Debug for Po
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Pool").field(&self.counters()).finish()
     }
+}
+
+/// The end of a limit, for limits of any length.
+fn deadline_after(limit: Duration) -> Instant {
+    const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+    Instant::now() + limit.min(30 * YEAR)
 }
 
 /// What the last clone of a pool takes with it. Tasks and leases hold the shared part without it.

@@ -148,6 +148,8 @@ pub enum Target<'a, K: PoolKey> {
     Session(&'a K),
     /// One key, if this very session is under it.
     SessionIfCurrent(&'a K, SessionId),
+    /// This very session, also while it drains, or this very creation.
+    Id(SessionId),
     /// One domain.
     Domain(&'a K::Domain),
     /// Everything.
@@ -690,6 +692,7 @@ impl<K: PoolKey, O, S> Registry<K, O, S> {
                 let slot = slot.filter(|slot| self.nodes[*slot].id == id);
                 slot.into_iter().collect()
             }
+            Target::Id(id) => self.slot(id).into_iter().collect(),
             Target::Scope(domain, scope) => {
                 let scope = domain_of(domain).and_then(|domain| domain.scopes.get(scope));
                 scope.map_or_else(Vec::new, |scope| self.listed(&self.scopes[*scope]))

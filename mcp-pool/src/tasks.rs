@@ -612,6 +612,7 @@ impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Creation<K, S, E>
     }
 
     async fn promote(&mut self, session: S) {
+        name(&session, self.id);
         let (promotion, closing) = self.shared.take_out(AcquireError::Closed, |state| {
             let now = self.shared.now();
             let mut promotion = state.registry.promote(now, self.id, session);
@@ -666,6 +667,14 @@ impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Drop for Creation
         if left.is_some() {
             self.opening.settle(Err(AcquireError::Closed));
         }
+    }
+}
+
+/// Tells a session its name. One that panics at it is pooled all the same.
+fn name<S: Session>(session: &S, id: SessionId) {
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| session.named(id))) {
+        let message = message_of(&*panic);
+        tracing::warn!(session = id.get(), %message, "telling the session its name panicked");
     }
 }
 

@@ -126,6 +126,11 @@ async fn closing_the_session_if_it_is_the_current_one_retires_an_active_call() {
 }
 
 #[tokio::test]
+async fn closing_the_session_by_its_name_retires_an_active_call() {
+    closes_an_active_call(|pool, _, id| pool.close_id(id)).await;
+}
+
+#[tokio::test]
 async fn closing_the_domain_retires_an_active_call() {
     closes_an_active_call(|pool, key, _| pool.close_domain(&key.domain)).await;
 }

@@ -302,6 +302,23 @@ async fn each_close_takes_what_is_meant_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_session_that_drains_is_closed_by_its_name_and_the_one_that_took_its_key_is_not() {
+    let (pool, binding) = pool_of(4);
+    let (old, new) = (Fake::new(), Fake::new());
+    let lease = pool.acquire(&key("scope"), &binding, old.opener()).await;
+    let lease = lease.unwrap();
+    let id = lease.id();
+    assert_eq!(old.name(), Some(id));
+    drop(pool.drain_id(id, CLOSE_LIMIT));
+    open(&pool, &binding, &key("scope"), &new).await;
+    assert!(!old.retired.is_raised());
+    pool.close_id(id).await;
+    assert!(old.closed.is_raised() && !new.retired.is_raised());
+    assert_eq!(pool.close_id(id).victims(), 0);
+    drop(lease);
+}
+
+#[tokio::test]
 async fn a_late_word_about_a_dead_session_spares_its_replacement() {
     let (pool, binding) = pool_of(4);
     let (old, new) = (Fake::new(), Fake::new());

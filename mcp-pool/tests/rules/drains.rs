@@ -16,7 +16,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 type Drain = fn(&Pool, SessionId) -> Closing;
 
-const DRAINS: [(&str, Drain); 6] = [
+const DRAINS: [(&str, Drain); 7] = [
     ("scope", |pool, _| {
         pool.drain_scope(&"deployment", &"scope", MINUTE)
     }),
@@ -29,6 +29,7 @@ const DRAINS: [(&str, Drain); 6] = [
     ("session_if_current", |pool, id| {
         pool.drain_session_if_current(&key("scope"), id, MINUTE)
     }),
+    ("id", |pool, id| pool.drain_id(id, MINUTE)),
     ("domain", |pool, _| pool.drain_domain(&"deployment", MINUTE)),
     ("all", |pool, _| pool.drain_all(MINUTE)),
 ];
@@ -117,6 +118,24 @@ async fn a_drain_whose_end_nobody_awaits_goes_on() {
     drop(pool.drain_all(MINUTE));
     drop(lease);
     fake.closed.wait().await;
+}
+
+#[tokio::test]
+async fn a_session_knows_its_name_before_the_observer_hears_that_it_opened() {
+    let fake = Fake::new();
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let pool = Pool::observed(tokio::runtime::Handle::current(), Limits::default(), {
+        let (fake, heard) = (fake.clone(), heard.clone());
+        move |event| {
+            if let Event::Opened { id, .. } = event {
+                heard.lock().unwrap().push((Some(*id), fake.name()));
+            }
+        }
+    });
+    let binding = pool.ensure_binding(&"deployment", &"server", 1u64);
+    let lease = pool.acquire(&key("scope"), &binding, fake.opener()).await;
+    let id = Some(lease.unwrap().id());
+    assert_eq!(*heard.lock().unwrap(), [(id, id)]);
 }
 
 #[tokio::test]

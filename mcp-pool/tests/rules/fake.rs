@@ -2,13 +2,13 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
-use mcp_pool::{AcquireError, BeginError, Binding, Handle, Lease, Limits, Session};
+use mcp_pool::{AcquireError, BeginError, Binding, Handle, Lease, Limits, Session, SessionId};
 use tokio::{sync::watch, task::JoinHandle};
 
 pub(crate) type Key = mcp_pool::Key<&'static str, &'static str, &'static str>;
@@ -86,6 +86,8 @@ pub(crate) struct Inner {
     opened: AtomicUsize,
     /// How many calls reached it.
     calls: AtomicUsize,
+    /// What the pool calls it.
+    name: OnceLock<SessionId>,
     /// The opener began.
     pub(crate) opening: Flag,
     /// The opener was dropped before it was done.
@@ -113,6 +115,7 @@ impl Fake {
         Self(Arc::new(Inner {
             opened: AtomicUsize::new(0),
             calls: AtomicUsize::new(0),
+            name: OnceLock::new(),
             opening: Flag::lowered(),
             given_up: Flag::lowered(),
             may_open,
@@ -150,6 +153,10 @@ impl Fake {
         self.0.calls.load(Ordering::SeqCst)
     }
 
+    pub(crate) fn name(&self) -> Option<SessionId> {
+        self.0.name.get().copied()
+    }
+
     /// What opens it.
     pub(crate) fn opener(&self) -> impl FnOnce() -> Opens + Send + use<> {
         let fake = self.clone();
@@ -181,6 +188,10 @@ pub(crate) type Opens =
     std::pin::Pin<Box<dyn Future<Output = Result<Fake, OpenFailed>> + Send + 'static>>;
 
 impl Session for Fake {
+    fn named(&self, id: SessionId) {
+        self.0.name.set(id).expect("a session is named once");
+    }
+
     fn retire(&self) {
         assert!(!self.retired.is_raised(), "a session is told once");
         self.retired.raise();

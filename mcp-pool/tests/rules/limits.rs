@@ -369,3 +369,21 @@ async fn a_snapshot_shows_every_session_and_how_it_stands() {
     slow.may_open.raise();
     drop((lease, opens.await));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_slot_may_be_as_long_as_time_is() {
+    let (pool, binding) = pool_with(Limits {
+        wait: Some(Duration::MAX),
+        ..limits(1)
+    });
+    let (first, second) = (Fake::new(), Fake::new());
+    let lease = pool.acquire(&key("first"), &binding, first.opener()).await;
+    let waits = tokio::spawn({
+        let (pool, open) = (pool.clone(), second.opener());
+        async move { pool.acquire(&key("second"), &binding, open).await }
+    });
+    sleep(MINUTE * 60 * 24 * 365).await;
+    assert_eq!(pool.counters().waiting, 1);
+    drop(lease);
+    assert!(waits.await.unwrap().unwrap().session().is(&second));
+}

@@ -784,7 +784,7 @@ impl History {
 
     /// A random target, and what it means.
     fn target(&mut self) -> (Key, Option<SessionId>, usize) {
-        (self.key(), self.id(), self.random.below(8))
+        (self.key(), self.id(), self.random.below(9))
     }
 
     fn close(&mut self) {
@@ -883,6 +883,10 @@ fn target_of(key: &Key, id: Option<SessionId>, kind: usize) -> Option<(Target<'_
             Target::Session(key),
             Box::new(move |entry| entry.key == key_of_entry),
         ),
+        7 => {
+            let id = id?;
+            (Target::Id(id), Box::new(move |entry| entry.id == id))
+        }
         _ => {
             let id = id?;
             let drains = |entry: &Entry| matches!(entry.state, State::Draining(..));
