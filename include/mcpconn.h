@@ -25,6 +25,8 @@
  *            after the call, for the arguments of one expression are evaluated in any order.
  * Signals    Neither threads of the library nor its writes ever raise or take a signal of the host; SIGCHLD is not
  *            touched. A child process that it starts has a session of its own and default signals.
+ * Links      A server may be reached over bytes that the host moves, be it a socket, a serial line or a web worker:
+ *            mcpconn_link tells how.
  * Fork       In a forked child every call with a client or a pool of the parent fails with MCPCONN_ERR_FORKED, but for
  *            mcpconn_client_free() and mcpconn_pool_free().
  */
@@ -170,12 +172,27 @@ typedef enum {
   // dropped, of which at most 1,024 wait for each server: mcpconn_event_json() is an object that counts them ("logs",
   // "resource_updates", "notifications"). It comes where they would have come.
   MCPCONN_EVENT_DROPPED = 11,
+  // The host is asked to open a link: mcpconn_event_link() has it, mcpconn_event_server() the server,
+  // mcpconn_event_json() what the configuration has for the host ("link" in the server's "mcpconn", else null).
+  // mcpconn_link says what follows.
+  MCPCONN_EVENT_LINK_OPEN = 12,
+  // mcpconn_event_json() has bytes to write to a link, whole with the newline that ends each message, or one message
+  // with "framing": "message". Until the event is taken, the library may take it back. mcpconn_event_token() has what
+  // mcpconn_link_set_token() attached.
+  MCPCONN_EVENT_LINK_SEND = 13,
+  // The host is asked to close a link, what was written before gone or not, and says mcpconn_link_closed() when it
+  // is done: whoever closes waits for that, within the close timeout. It is the last event of the link. It comes once
+  // for each link that the host was asked to open and has not said to be closed itself, and before
+  // MCPCONN_EVENT_CLOSED; but not where the client is freed without taking its events.
+  MCPCONN_EVENT_LINK_CLOSE = 14,
   // The client is closed. It is the last event.
   MCPCONN_EVENT_CLOSED = 15,
   // Any other notification of a server: mcpconn_event_method() says which, mcpconn_event_json() has its params. Only
   // for a host that takes them (MCPCONN_TAKES_NOTIFICATIONS); one that takes elicitation with a URL
   // gets notifications/elicitation/complete without that.
   MCPCONN_EVENT_NOTIFICATION = 17,
+  // The link takes what comes from the server again, after mcpconn_link_received() answered MCPCONN_ERR_CAPACITY.
+  MCPCONN_EVENT_LINK_RESUME = 18,
 } mcpconn_event_code;
 
 // The state of a server's home session and its reconnect budget.
@@ -407,6 +424,48 @@ typedef struct mcpconn_error mcpconn_error;
 // was given is the library's and is gone when the callback returns. Every mcpconn_str got from it lives as long as
 // it does.
 typedef struct mcpconn_event mcpconn_event;
+
+// A link to a server, whose bytes the host moves. It carries one session: a lost one is followed by another link, by
+// the rules by which any server is opened anew, and each scope has its own.
+//
+// 1. MCPCONN_EVENT_LINK_OPEN asks for it. The host takes the handle by mcpconn_event_link(), attaches what it knows the
+//    link by with mcpconn_link_set_token(), connects, and says mcpconn_link_opened(), at once or later; or
+//    mcpconn_link_closed() with the reason.
+// 2. Each MCPCONN_EVENT_LINK_SEND has bytes to write. mcpconn_link_sent() says that they have gone: all, or as many
+//    as have. Bytes that came are given to mcpconn_link_received().
+// 3. The link ends by mcpconn_link_closed(), the host's word that it is closed: when it broke, or as the answer to
+//    MCPCONN_EVENT_LINK_CLOSE. Then mcpconn_link_free() gives the handle back.
+//
+// A host with a socket for each link, which it polls beside mcpconn_client_fd(), takes events like this:
+//
+//   case MCPCONN_EVENT_LINK_OPEN:
+//     conn = connect_to(mcpconn_event_json(event));
+//     mcpconn_event_link(event, &conn->link);
+//     mcpconn_link_set_token(conn->link, (uint64_t)(uintptr_t)conn);
+//     mcpconn_link_opened(conn->link);
+//     break;
+//   case MCPCONN_EVENT_LINK_SEND:
+//     conn = (struct conn *)(uintptr_t)mcpconn_event_token(event);
+//     bytes = mcpconn_event_json(event);
+//     write_all(conn->fd, bytes.ptr, bytes.len);
+//     mcpconn_link_sent(conn->link, bytes.len);
+//     break;
+//   case MCPCONN_EVENT_LINK_CLOSE:
+//     conn = (struct conn *)(uintptr_t)mcpconn_event_token(event);
+//     close(conn->fd);
+//     mcpconn_link_closed(conn->link, MCPCONN_OK, mcpconn_cstr(""));
+//     mcpconn_link_free(conn->link);
+//     free(conn);
+//     break;
+//
+// and gives what it reads to mcpconn_link_received(); at the end of the stream it closes and frees as above. After
+// mcpconn_link_closed() no event of the link is given any more. The library sends over a link on its own too (the
+// handshake, the list of tools): a link works only while the host takes events.
+//
+// A handle is the host's until it is freed, whatever becomes of link and client: when the link is over, or the client
+// is freed, each function answers MCPCONN_ERR_CLOSED and does nothing, from whichever thread it comes, and late bytes
+// touch no other link.
+typedef struct mcpconn_link mcpconn_link;
 
 // A pool of sessions that the host opens and closes itself, whatever they are: which session a call may use, which one
 // has to go when there is no room, and who is next. It has no thread, no input or output, no clock and no callback.
@@ -666,10 +725,11 @@ mcpconn_status mcpconn_client_new(const mcpconn_client_options *options,
 // domain is whose the servers are; empty is "deployment".
 //
 // The JSON is what every MCP host reads: {"mcpServers": {"name": {...}}} or the inner object alone. A server is a
-// child process ("command", "args", "env", "cwd") or remote ("url", "headers", "type": "http"). The member "mcpconn"
-// of a server holds what is ours: "eager" (connect now instead of at the first call), "listen"
-// (false: hold no stream open for what the server says on its own; for remote servers that count an open stream),
-// "connect_timeout_ms", "close_timeout_ms", and "budget", an object with any constant of the reconnect policy.
+// child process ("command", "args", "env", "cwd"), remote ("url", "headers", "type": "http"), or reached over a link
+// that the host moves ("type": "host"; see mcpconn_link). The member "mcpconn" of a server holds what is ours: "eager"
+// (connect now instead of at the first call), "listen" (false: hold no stream open for what the server says on its own;
+// for remote servers that count an open stream), "connect_timeout_ms", "close_timeout_ms", and "budget", an object with
+// any constant of the reconnect policy.
 //
 // For a remote server it holds as well what makes the connection: "tls", an object with "ca_file" (PEM, trusted in
 // place of the platform's authorities), "cert_file" and "key_file" (PEM, shown to a server that asks); "proxy", a URL or
@@ -677,6 +737,9 @@ mcpconn_status mcpconn_client_new(const mcpconn_client_options *options,
 // "deny_addresses", an array of kinds that are not connected to ("loopback", "private", "link_local", "metadata",
 // "special"); and "redirects" (false: each is an error). Files are read now, by this call: after one was renewed, give
 // the JSON again, and the server is "changed".
+//
+// For a link it holds "framing", which is "line" or "message", and "link", any JSON that the host wants to have again
+// when it is to open one.
 //
 // report, unless NULL, gets a JSON object that says which servers were "added", "changed", "removed" and
 // "unchanged", and which are "invalid" and why. A server with an unusable entry does not hold up the others; calls to
@@ -729,9 +792,9 @@ mcpconn_status mcpconn_client_close(const mcpconn_client *client,
 
 // Frees the client; NULL is fine. It closes first if that was not done, and blocks at most for the close_timeout_ms of
 // the client's options and half a second; what has not ended by then is cut, and events that were not taken are
-// dropped. No other call may be inside the client or come after, but events that were
-// taken stay valid. From inside a callback it returns at once: no event is given any more, and the client is gone
-// when the dispatch returns.
+// dropped. Links are over at once, and what the host moves for them is its own to close. No other call may be inside
+// the client or come after, but events and links that were taken stay valid. From inside a callback it returns at
+// once: no event is given any more, and the client is gone when the dispatch returns.
 //
 // In a forked child it blocks for nothing and leaves the parent's sessions and processes alone. The child keeps the
 // descriptors that it inherited until it ends or calls exec: a child that lives on keeps the servers' standard input
@@ -908,7 +971,7 @@ mcpconn_status mcpconn_client_drain_all(const mcpconn_client *client, uint64_t l
 // [any] What happened, a mcpconn_event_code; 0 for NULL.
 int32_t mcpconn_event_kind(const mcpconn_event *event);
 
-// [any] The token that the host gave the call; 0 if the event is about no call.
+// [any] The token that the host gave the call or the link; 0 if the event is about neither.
 uint64_t mcpconn_event_token(const mcpconn_event *event);
 
 // [any] The id of the call, or of the server's request; 0 if the event is about neither.
@@ -931,7 +994,9 @@ mcpconn_str mcpconn_event_method(const mcpconn_event *event);
 
 // [any] As JSON, the bytes that came: the result of a MCPCONN_EVENT_RESULT, or the params of what a server said
 // (progress, a request, a log message, a resource update, a notification), empty if there were none. What a
-// MCPCONN_EVENT_CREDENTIALS_NEEDED asks for, and the counts of a MCPCONN_EVENT_DROPPED. Else empty.
+// MCPCONN_EVENT_CREDENTIALS_NEEDED asks for, and the counts of a MCPCONN_EVENT_DROPPED. Of a MCPCONN_EVENT_LINK_OPEN
+// what the configuration has for the host, of a MCPCONN_EVENT_LINK_SEND what is to be written, which is JSON as long as
+// the link carries MCP. Else empty.
 mcpconn_str mcpconn_event_json(const mcpconn_event *event);
 
 // [any] The event's text for a person: the text blocks of a tool's result joined with newlines, the message of an
@@ -993,6 +1058,75 @@ mcpconn_status mcpconn_client_refuse(const mcpconn_client *client,
                                      int32_t code,
                                      mcpconn_str message,
                                      mcpconn_error **err);
+
+// [any] A handle to the link that the event is about, of any MCPCONN_EVENT_LINK_*; MCPCONN_EMPTY, and out is left as it
+// was, if it is about none. The handle is the host's, outlives the event, and goes through mcpconn_link_free(); one is
+// enough, got from MCPCONN_EVENT_LINK_OPEN, and another one is of the same link.
+mcpconn_status mcpconn_event_link(const mcpconn_event *event,
+                                  mcpconn_link **out);
+
+// [any] The name of the server, with a NUL behind it; empty for NULL.
+mcpconn_str mcpconn_link_server(const mcpconn_link *link);
+
+// [any] The domain that the server is configured in, with a NUL behind it; empty for NULL.
+mcpconn_str mcpconn_link_domain(const mcpconn_link *link);
+
+// [any] The scope whose session the link carries, with a NUL behind it; empty for the home session, and for NULL.
+mcpconn_str mcpconn_link_scope(const mcpconn_link *link);
+
+// [any] Which session of the server the link carries, counted from 1; 0 for NULL.
+uint64_t mcpconn_link_generation(const mcpconn_link *link);
+
+// [any] Attaches a number of the host's own, an index or a pointer: mcpconn_event_token() has it in each event of the
+// link that is taken from now on. 0 until then.
+mcpconn_status mcpconn_link_set_token(const mcpconn_link *link,
+                                      uint64_t token);
+
+// [any] Says that the link is open: what is to be sent comes from now on. Bytes may come from the server before that.
+// Said again, it changes nothing. While it is not said, the connect timeout of the server runs, by default 60 s.
+//
+// MCPCONN_ERR_CLOSED: the link is over, or MCPCONN_EVENT_LINK_CLOSE has asked for its end.
+mcpconn_status mcpconn_link_opened(const mcpconn_link *link);
+
+// [any] Gives what came from the server, which is read during the call. With "framing": "line", the default, these
+// are bytes of a stream of lines and may be cut anywhere; with "message", each call gives one whole message. Bytes of
+// one link must come in order, so from one thread at a time. What is no message is skipped and counted.
+//
+// MCPCONN_ERR_CAPACITY: nothing was taken, because what came before still waits for the host to take its events; give
+// the same again after MCPCONN_EVENT_LINK_RESUME. MCPCONN_ERR_CLOSED: as for mcpconn_link_opened().
+mcpconn_status mcpconn_link_received(const mcpconn_link *link,
+                                     const void *bytes,
+                                     size_t len);
+
+// [any] Says that so many bytes more have gone to the server, of those that the events MCPCONN_EVENT_LINK_SEND had. It
+// is to be said as soon as it is so: while more than 64 KiB have not gone, no further event comes, and the calls to
+// this server wait, and no other's. It also decides what is known of a call when the link breaks: one whose bytes had
+// not all gone was not sent, and may be sent again over another link.
+//
+// MCPCONN_ERR_INVALID: there are not so many that have not gone, and nothing was counted. MCPCONN_ERR_CLOSED: the link
+// is over.
+mcpconn_status mcpconn_link_sent(const mcpconn_link *link,
+                                 uint64_t bytes);
+
+// [any] Says that the link is closed, or could not be opened: the last word about it. What was received before is
+// heard first. text says why, for a person, and may be empty. why says what that means for the next link:
+//
+// - MCPCONN_OK: it ended in good order, as idle connections do. A server that has proved itself is opened again when it
+//   is needed.
+// - MCPCONN_ERR_TRANSPORT, or any other status but these: it broke, or did not come about, and is tried again within the
+//   server's budget.
+// - MCPCONN_ERR_LOCAL: this side lacks something. It is tried again, and not held against the server.
+// - MCPCONN_ERR_CONFIG, MCPCONN_ERR_PROTOCOL: trying again cannot help. MCPCONN_ERR_AUTH: credentials are needed.
+//
+// As the answer to MCPCONN_EVENT_LINK_CLOSE it may be any of them. MCPCONN_ERR_INVALID: why is no status, or text no
+// UTF-8, and nothing happened. MCPCONN_ERR_CLOSED: the link is over.
+mcpconn_status mcpconn_link_closed(const mcpconn_link *link,
+                                   mcpconn_status why,
+                                   mcpconn_str text);
+
+// [any] Frees the handle, before or after the client, and closes nothing: a link whose last handle is freed without
+// mcpconn_link_closed() stays open until it times out. NULL is fine, and in a forked child it is fine too.
+void mcpconn_link_free(mcpconn_link *link);
 
 // [any] How it stands with a server now. Begin out with MCPCONN_SERVER_INFO_INIT.
 mcpconn_status mcpconn_client_server_info(const mcpconn_client *client,

@@ -4,7 +4,7 @@
 use std::{fs, path::Path};
 
 /// The files of the C face, in the order in which a reader of the header wants them.
-const SOURCES: [&str; 17] = [
+const SOURCES: [&str; 18] = [
     "status",
     "str",
     "text",
@@ -16,6 +16,7 @@ const SOURCES: [&str; 17] = [
     "explicit_close",
     "event",
     "answer",
+    "link",
     "server",
     "credentials",
     "budget",

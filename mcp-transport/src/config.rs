@@ -7,6 +7,9 @@
 //! } }
 //! ```
 //!
+//! A server of `"type": "host"` is reached over a link whose bytes the host moves; `framing` ("line" or "message") and
+//! `link`, the host's own, are under its `mcpconn`.
+//!
 //! The inner object alone is taken too. `${VAR}` and `${VAR:-default}` are replaced in `command`, `args`,
 //! `env`, `cwd`, `url` and `headers`. Members that we do not know are ignored. Of what is under `mcpconn`, that which makes
 //! the connection is read ([`Reach`]); the rest is kept as it is for the client above.
@@ -20,6 +23,8 @@ use url::Url;
 
 pub use reach::{PemFile, Proxy, Reach};
 
+use crate::host::Framing;
+
 /// How one server is reached.
 ///
 /// `Debug` shows names only: no values of variables or headers, no user info and no query of a URL.
@@ -27,8 +32,7 @@ pub use reach::{PemFile, Proxy, Reach};
 pub struct ServerConfig {
     /// What makes the connection.
     pub connection: Connection,
-    /// The member `mcpconn` without what makes the connection: timeouts and policy, which are not in the
-    /// fingerprint.
+    /// The member `mcpconn`, without what makes the connection: timeouts and policy, which are not in the fingerprint.
     pub mcpconn: Option<Value>,
 }
 
@@ -39,6 +43,26 @@ pub enum Connection {
     Stdio(StdioConfig),
     /// A server at a URL, spoken to over Streamable HTTP or HTTP+SSE.
     Http(RemoteConfig),
+    /// A server over a link that the host moves.
+    Host(HostConfig),
+}
+
+/// A server over a link that the host moves.
+#[derive(Clone, PartialEq, Eq)]
+pub struct HostConfig {
+    /// What the host moves.
+    pub framing: Framing,
+    /// What the host wants to be told again when it is to open a link: any JSON, `null` if it said nothing.
+    pub link: Value,
+}
+
+impl fmt::Debug for HostConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What the host says to itself may hold anything.
+        f.debug_struct("HostConfig")
+            .field("framing", &self.framing)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A server that is a child process.
@@ -255,6 +279,14 @@ impl ServerConfig {
                 }
                 reach.put(&mut put_bytes);
             }
+            Connection::Host(HostConfig { framing, link }) => {
+                put("host");
+                put(match framing {
+                    Framing::Bytes => "line",
+                    Framing::Messages => "message",
+                });
+                put(&link.to_string());
+            }
         }
         out
     }
@@ -277,6 +309,33 @@ struct Reader<'a, L> {
     lookup: &'a L,
 }
 
+/// Takes what makes a link out of the member `mcpconn`, where only a server of type `host` has it.
+fn host_link(mut mcpconn: Option<&mut Value>, is_host: bool) -> Result<HostConfig, Bad> {
+    let mut take = |member: &str| {
+        let value = mcpconn
+            .as_deref_mut()
+            .and_then(Value::as_object_mut)?
+            .remove(member);
+        value.filter(|value| !value.is_null())
+    };
+    let (framing, link) = (take("framing"), take("link"));
+    for (member, value) in [("framing", &framing), ("link", &link)] {
+        if value.is_some() && !is_host {
+            let problem = "it is for a server of `\"type\": \"host\"` alone";
+            return bad(format!("mcpconn.{member}"), problem);
+        }
+    }
+    let framing = match framing.as_ref().map(Value::as_str) {
+        None | Some(Some("line")) => Framing::Bytes,
+        Some(Some("message")) => Framing::Messages,
+        Some(_) => return bad("mcpconn.framing", "it must be \"line\" or \"message\""),
+    };
+    Ok(HostConfig {
+        framing,
+        link: link.unwrap_or_default(),
+    })
+}
+
 impl<L: Fn(&str) -> Option<String>> Reader<'_, L> {
     fn server(&self, entry: Value) -> Result<ServerConfig, Bad> {
         let Value::Object(mut entry) = entry else {
@@ -288,8 +347,16 @@ impl<L: Fn(&str) -> Option<String>> Reader<'_, L> {
             Some(Value::String(kind)) => Some(kind.as_str()),
             Some(_) => return bad("type", "it must be a string"),
         };
+        let link = host_link(mcpconn.as_mut(), kind == Some("host"))?;
         let has = |member: &str| entry.get(member).is_some_and(|value| !value.is_null());
         let connection = match (kind, has("command"), has("url")) {
+            (Some("host"), false, false) => Connection::Host(link),
+            (Some("host"), ..) => {
+                return bad(
+                    "type",
+                    "a host opens the link itself: `command` and `url` are not read",
+                );
+            }
             (Some("stdio"), false, _) => return bad("command", "it is missing"),
             (Some("http" | "streamable-http" | "streamableHttp" | "sse"), _, false) => {
                 return bad("url", "it is missing");
@@ -304,7 +371,7 @@ impl<L: Fn(&str) -> Option<String>> Reader<'_, L> {
             (Some(_), ..) => {
                 return bad(
                     "type",
-                    "it must be \"stdio\", \"http\", \"streamable-http\", \"streamableHttp\" or \"sse\"",
+                    "it must be \"stdio\", \"http\", \"streamable-http\", \"streamableHttp\", \"sse\" or \"host\"",
                 );
             }
             (None, true, true) => {
@@ -561,14 +628,14 @@ mod tests {
     fn stdio(entry: &str) -> StdioConfig {
         match one(entry).unwrap().connection {
             Connection::Stdio(config) => config,
-            Connection::Http(config) => panic!("{config:?}"),
+            other => panic!("{other:?}"),
         }
     }
 
     fn remote(entry: &str) -> RemoteConfig {
         match one(entry).unwrap().connection {
             Connection::Http(config) => config,
-            Connection::Stdio(config) => panic!("{config:?}"),
+            other => panic!("{other:?}"),
         }
     }
 
@@ -623,6 +690,29 @@ mod tests {
     }
 
     #[test]
+    fn a_host_entry_takes_what_makes_its_link_out_of_mcpconn() {
+        let host = |entry: &str| {
+            let config = one(entry).unwrap();
+            match config.connection {
+                Connection::Host(host) => (host, config.mcpconn),
+                other => panic!("{other:?}"),
+            }
+        };
+        let (plain, rest) = host(r#"{"type":"host"}"#);
+        assert_eq!(
+            (plain.framing, plain.link, rest),
+            (Framing::Bytes, Value::Null, None)
+        );
+        let (told, rest) = host(
+            r#"{"type":"host","mcpconn":{"framing":"message","link":{"port":7},"eager":true}}"#,
+        );
+        assert_eq!(told.framing, Framing::Messages);
+        assert_eq!(told.link, serde_json::json!({"port": 7}));
+        assert_eq!(rest, Some(serde_json::json!({"eager": true})));
+        assert!(!format!("{told:?}").contains("port"));
+    }
+
+    #[test]
     fn what_is_under_mcpconn_is_kept_and_is_not_in_the_fingerprint() {
         let with = one(r#"{"command":"x","mcpconn":{"timeouts":{"call":5}}}"#).unwrap();
         let without = one(r#"{"command":"x"}"#).unwrap();
@@ -656,6 +746,27 @@ mod tests {
                 "stdio",
             ),
             (r#"{"type":1,"url":"http://h"}"#, "type", "string"),
+            (r#"{"type":"host","command":"x"}"#, "type", "itself"),
+            (
+                r#"{"type":"host","mcpconn":{"framing":"frames"}}"#,
+                "mcpconn.framing",
+                "\"message\"",
+            ),
+            (
+                r#"{"type":"host","mcpconn":{"framing":1}}"#,
+                "mcpconn.framing",
+                "\"line\"",
+            ),
+            (
+                r#"{"command":"x","mcpconn":{"framing":"line"}}"#,
+                "mcpconn.framing",
+                "\"host\"",
+            ),
+            (
+                r#"{"command":"x","mcpconn":{"link":1}}"#,
+                "mcpconn.link",
+                "\"host\"",
+            ),
             (r#"{"url":"not a url"}"#, "url", "no URL"),
             (r#"{"url":"ftp://h/x"}"#, "url", "ftp"),
             (
@@ -759,6 +870,10 @@ mod tests {
             bytes(r#"{"url":"http://x"}"#),
             bytes(r#"{"url":"http://x","headers":{"a":"1"}}"#),
             bytes(r#"{"type":"sse","url":"http://x"}"#),
+            bytes(r#"{"type":"host"}"#),
+            bytes(r#"{"type":"host","mcpconn":{"framing":"message"}}"#),
+            bytes(r#"{"type":"host","mcpconn":{"link":{"port":1}}}"#),
+            bytes(r#"{"type":"host","mcpconn":{"link":{"port":2}}}"#),
         ];
         for (i, a) in distinct.iter().enumerate() {
             for b in &distinct[i + 1..] {

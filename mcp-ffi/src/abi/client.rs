@@ -193,10 +193,11 @@ pub unsafe extern "C" fn mcpconn_client_new(
 /// domain is whose the servers are; empty is "deployment".
 ///
 /// The JSON is what every MCP host reads: {"mcpServers": {"name": {...}}} or the inner object alone. A server is a
-/// child process ("command", "args", "env", "cwd") or remote ("url", "headers", "type": "http"). The member "mcpconn"
-/// of a server holds what is ours: "eager" (connect now instead of at the first call), "listen"
-/// (false: hold no stream open for what the server says on its own; for remote servers that count an open stream),
-/// "connect_timeout_ms", "close_timeout_ms", and "budget", an object with any constant of the reconnect policy.
+/// child process ("command", "args", "env", "cwd"), remote ("url", "headers", "type": "http"), or reached over a link
+/// that the host moves ("type": "host"; see mcpconn_link). The member "mcpconn" of a server holds what is ours: "eager"
+/// (connect now instead of at the first call), "listen" (false: hold no stream open for what the server says on its own;
+/// for remote servers that count an open stream), "connect_timeout_ms", "close_timeout_ms", and "budget", an object with
+/// any constant of the reconnect policy.
 ///
 /// For a remote server it holds as well what makes the connection: "tls", an object with "ca_file" (PEM, trusted in
 /// place of the platform's authorities), "cert_file" and "key_file" (PEM, shown to a server that asks); "proxy", a URL or
@@ -204,6 +205,9 @@ pub unsafe extern "C" fn mcpconn_client_new(
 /// "deny_addresses", an array of kinds that are not connected to ("loopback", "private", "link_local", "metadata",
 /// "special"); and "redirects" (false: each is an error). Files are read now, by this call: after one was renewed, give
 /// the JSON again, and the server is "changed".
+///
+/// For a link it holds "framing", which is "line" or "message", and "link", any JSON that the host wants to have again
+/// when it is to open one.
 ///
 /// report, unless NULL, gets a JSON object that says which servers were "added", "changed", "removed" and
 /// "unchanged", and which are "invalid" and why. A server with an unusable entry does not hold up the others; calls to
@@ -366,9 +370,9 @@ pub unsafe extern "C" fn mcpconn_client_close(
 
 /// Frees the client; NULL is fine. It closes first if that was not done, and blocks at most for the close_timeout_ms of
 /// the client's options and half a second; what has not ended by then is cut, and events that were not taken are
-/// dropped. No other call may be inside the client or come after, but events that were
-/// taken stay valid. From inside a callback it returns at once: no event is given any more, and the client is gone
-/// when the dispatch returns.
+/// dropped. Links are over at once, and what the host moves for them is its own to close. No other call may be inside
+/// the client or come after, but events and links that were taken stay valid. From inside a callback it returns at
+/// once: no event is given any more, and the client is gone when the dispatch returns.
 ///
 /// In a forked child it blocks for nothing and leaves the parent's sessions and processes alone. The child keeps the
 /// descriptors that it inherited until it ends or calls exec: a child that lives on keeps the servers' standard input

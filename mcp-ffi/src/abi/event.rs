@@ -81,12 +81,27 @@ pub enum mcpconn_event_code {
     /// dropped, of which at most 1,024 wait for each server: mcpconn_event_json() is an object that counts them ("logs",
     /// "resource_updates", "notifications"). It comes where they would have come.
     MCPCONN_EVENT_DROPPED = 11,
+    /// The host is asked to open a link: mcpconn_event_link() has it, mcpconn_event_server() the server,
+    /// mcpconn_event_json() what the configuration has for the host ("link" in the server's "mcpconn", else null).
+    /// mcpconn_link says what follows.
+    MCPCONN_EVENT_LINK_OPEN = 12,
+    /// mcpconn_event_json() has bytes to write to a link, whole with the newline that ends each message, or one message
+    /// with "framing": "message". Until the event is taken, the library may take it back. mcpconn_event_token() has what
+    /// mcpconn_link_set_token() attached.
+    MCPCONN_EVENT_LINK_SEND = 13,
+    /// The host is asked to close a link, what was written before gone or not, and says mcpconn_link_closed() when it
+    /// is done: whoever closes waits for that, within the close timeout. It is the last event of the link. It comes once
+    /// for each link that the host was asked to open and has not said to be closed itself, and before
+    /// MCPCONN_EVENT_CLOSED; but not where the client is freed without taking its events.
+    MCPCONN_EVENT_LINK_CLOSE = 14,
     /// The client is closed. It is the last event.
     MCPCONN_EVENT_CLOSED = 15,
     /// Any other notification of a server: mcpconn_event_method() says which, mcpconn_event_json() has its params. Only
     /// for a host that takes them (MCPCONN_TAKES_NOTIFICATIONS); one that takes elicitation with a URL
     /// gets notifications/elicitation/complete without that.
     MCPCONN_EVENT_NOTIFICATION = 17,
+    /// The link takes what comes from the server again, after mcpconn_link_received() answered MCPCONN_ERR_CAPACITY.
+    MCPCONN_EVENT_LINK_RESUME = 18,
 }
 
 impl mcpconn_event {
@@ -137,12 +152,16 @@ pub unsafe extern "C" fn mcpconn_event_kind(event: *const mcpconn_event) -> i32 
         EventKind::Log(_) => C::MCPCONN_EVENT_LOG,
         EventKind::Dropped(_) => C::MCPCONN_EVENT_DROPPED,
         EventKind::Notification { .. } => C::MCPCONN_EVENT_NOTIFICATION,
+        EventKind::LinkOpen(_) => C::MCPCONN_EVENT_LINK_OPEN,
+        EventKind::LinkSend(..) => C::MCPCONN_EVENT_LINK_SEND,
+        EventKind::LinkClose(_) => C::MCPCONN_EVENT_LINK_CLOSE,
+        EventKind::LinkResume(_) => C::MCPCONN_EVENT_LINK_RESUME,
         EventKind::Closed => C::MCPCONN_EVENT_CLOSED,
     };
     kind as i32
 }
 
-/// [any] The token that the host gave the call; 0 if the event is about no call.
+/// [any] The token that the host gave the call or the link; 0 if the event is about neither.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_event_token(event: *const mcpconn_event) -> u64 {
     // SAFETY: NULL or a live event, by the contract of the header.
@@ -205,7 +224,9 @@ pub unsafe extern "C" fn mcpconn_event_method(event: *const mcpconn_event) -> mc
 
 /// [any] As JSON, the bytes that came: the result of a MCPCONN_EVENT_RESULT, or the params of what a server said
 /// (progress, a request, a log message, a resource update, a notification), empty if there were none. What a
-/// MCPCONN_EVENT_CREDENTIALS_NEEDED asks for, and the counts of a MCPCONN_EVENT_DROPPED. Else empty.
+/// MCPCONN_EVENT_CREDENTIALS_NEEDED asks for, and the counts of a MCPCONN_EVENT_DROPPED. Of a MCPCONN_EVENT_LINK_OPEN
+/// what the configuration has for the host, of a MCPCONN_EVENT_LINK_SEND what is to be written, which is JSON as long as
+/// the link carries MCP. Else empty.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_event_json(event: *const mcpconn_event) -> mcpconn_str {
     // SAFETY: NULL or a live event, by the contract of the header.
@@ -224,6 +245,8 @@ pub unsafe extern "C" fn mcpconn_event_json(event: *const mcpconn_event) -> mcpc
             let counts = event.counts.get_or_init(|| CText::new(&dropped.to_json()));
             return counts.lend();
         }
+        EventKind::LinkOpen(link) => link.data().as_bytes(),
+        EventKind::LinkSend(_, bytes) => bytes,
         _ => &[],
     })
 }

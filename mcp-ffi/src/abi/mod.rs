@@ -21,6 +21,7 @@ pub mod event;
 pub mod explicit_close;
 mod fail;
 mod host;
+pub mod link;
 pub mod options;
 pub mod pool;
 pub mod pool_words;

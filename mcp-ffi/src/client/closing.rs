@@ -19,6 +19,8 @@ impl Drop for Client {
     fn drop(&mut self) {
         let limit = self.shared.options.close_timeout;
         Shared::close(&self.shared, limit);
+        // Nobody takes events any more, so that no host is to hear that a link is to be closed.
+        self.shared.links.close_all();
         let limit = limit.saturating_add(CLOSE_GRACE);
         // Nobody else can be waiting: that would borrow the client. Whatever is left is cut with the runtime.
         let wait = || {
@@ -47,6 +49,7 @@ impl Shared {
             }
             servers.take_all()
         };
+        shared.links.open_none();
         let closing = shared.pool.shutdown();
         let shared = shared.clone();
         shared.runtime.clone().spawn(async move {
@@ -66,6 +69,8 @@ impl Shared {
                 // Cutting takes a moment; whatever is left then goes with the runtime.
                 let _ = timeout(CLOSE_GRACE / 2, all).await;
             }
+            // Those of sessions that were cut: the host hears of each before the end.
+            shared.links.close_all();
             shared
                 .queue
                 .end(Event::of(EventKind::Closed, &Origin::default()));

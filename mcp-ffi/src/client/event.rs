@@ -8,7 +8,8 @@ use mcp_transport::session::{Backlog, Held, ServerRequestKind, Withdrawn};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    credentials::CredentialsNeeded, error::Error, list::ListKind, log::Log, origin::Origin,
+    credentials::CredentialsNeeded, error::Error, link::Link, list::ListKind, log::Log,
+    origin::Origin,
 };
 
 /// Something that happened. It owns what it says: it may be kept, and outlives its client.
@@ -90,6 +91,16 @@ pub enum EventKind {
     /// The host was slow, and the oldest of a server's log messages, resource updates and notifications were dropped:
     /// of these at most 1,024 wait, for each server. It comes where they would have come.
     Dropped(Dropped),
+    /// The host is asked to open a link to a server whose bytes it moves, and says by
+    /// [`Link::opened`] or [`Link::closed`] what became of it.
+    LinkOpen(Link),
+    /// These bytes, or this message, are to be sent over the link; [`Link::sent`] says that they have gone.
+    LinkSend(Link, Bytes),
+    /// The link is to be closed, which [`Link::closed`] answers. It is the last event of the link. There is none for a
+    /// link that the host has said to be closed.
+    LinkClose(Link),
+    /// The link takes again what comes from the server, after [`Link::received`] was refused.
+    LinkResume(Link),
     /// The client is closed. It is the last event.
     Closed,
 }
@@ -117,6 +128,10 @@ impl EventKind {
             | Self::Request { .. }
             | Self::CatalogueChanged(_)
             | Self::Notification { .. }
+            | Self::LinkOpen(_)
+            | Self::LinkSend(..)
+            | Self::LinkClose(_)
+            | Self::LinkResume(_)
             | Self::Closed => "".into(),
         }
     }
@@ -135,6 +150,10 @@ impl EventKind {
             | Self::ServerState(_)
             | Self::CatalogueChanged(_)
             | Self::Dropped(_)
+            | Self::LinkOpen(_)
+            | Self::LinkSend(..)
+            | Self::LinkClose(_)
+            | Self::LinkResume(_)
             | Self::Closed => 0,
         }
     }

@@ -16,7 +16,7 @@ use super::{
     counted::CountedSession,
     hearing::Hearing,
     keeper::{Keeper, Reload},
-    open::{Opener, Purpose, failure},
+    open::{Opener, Whose, failure},
     origin::Origin,
     queue::{EventQueue, Lane},
     standing::Standing,
@@ -54,9 +54,12 @@ impl Connect for HomeConnector {
             self.lane,
             Some(reload.clone()),
         ));
-        let opened = self
-            .opener
-            .open(attempt.number, Purpose::Home, hearing.clone());
+        let whose = Whose {
+            origin: self.origin.clone(),
+            generation: attempt.generation,
+            lane: self.lane,
+        };
+        let opened = self.opener.open(attempt.number, whose, hearing.clone());
         let session = opened.await.map_err(|error| failure(&error))?;
         hearing.opened(&session);
         self.pid

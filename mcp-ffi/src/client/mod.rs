@@ -20,6 +20,7 @@ mod home;
 mod ids;
 mod keeper;
 mod leaving;
+mod link;
 mod list;
 mod listing;
 mod live;
@@ -64,6 +65,7 @@ use self::{
     calls::Calls,
     ids::Ids,
     leaving::Leaving,
+    link::Links,
     origin::Origin,
     prepared::{Work, tool_params},
     queue::EventQueue,
@@ -76,6 +78,7 @@ pub use self::{
     credentials::CredentialsNeeded,
     error::{Error, Kind, Outcome},
     event::{Answer, Context, Dropped, Event, EventKind, ServerStatus},
+    link::Link,
     list::ListKind,
     log::{Log, LogLevel},
     options::{CallOptions, ClientOptions},
@@ -118,6 +121,7 @@ impl Client {
         let (cut, ids) = (watch::Sender::new(false), Ids::default());
         Ok(Self {
             shared: Arc::new(Shared {
+                links: Links::new(queue.clone(), runtime.clone()),
                 queue,
                 pool: Pool::on(runtime.clone(), limits),
                 servers: Mutex::default(),
@@ -312,11 +316,15 @@ impl Client {
 
     /// Takes the next event.
     pub fn next_event(&self) -> Option<Event> {
-        let event = self.shared.queue.pop()?;
-        if event.is_completion() {
-            self.shared.calls.taken();
+        loop {
+            let mut event = self.shared.queue.pop()?;
+            if event.is_completion() {
+                self.shared.calls.taken();
+            }
+            if link::settle(&mut event) {
+                return Some(event);
+            }
         }
-        Some(event)
     }
 
     /// Waits until an event is there, and does the client's input and output meanwhile. `false` if the time is over

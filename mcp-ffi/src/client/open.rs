@@ -8,7 +8,7 @@ use std::{
 
 use mcp_budget::{Cause, Failure, Loss, SharedGate};
 use mcp_transport::{
-    config::{Connection, ServerConfig, StdioConfig},
+    config::{Connection, HostConfig, ServerConfig, StdioConfig},
     error,
     http::{HttpClient, HttpConfig, HttpTransport},
     session::{Backlog, Handler, Session, SessionOptions},
@@ -19,7 +19,7 @@ use tokio::{sync::watch, time::Instant};
 
 use super::{
     counted::CountedSession, credentials::Credentials, hearing::Host, leaving::Leaving,
-    settings::Settings,
+    link::Links, origin::Origin, queue::Lane, settings::Settings,
 };
 
 /// How long what an attempt opened may take to go when the attempt was given up: it was never in use.
@@ -71,6 +71,8 @@ pub(super) struct Environment {
     pub(super) client_version: Arc<str>,
     /// Where what the sessions hear goes.
     pub(super) host: Host,
+    /// Whose bytes the host moves.
+    pub(super) links: Arc<Links>,
 }
 
 #[derive(Debug)]
@@ -78,13 +80,15 @@ enum Way {
     Stdio(StdioConfig),
     /// All sessions of a server share its connections.
     Http(HttpConfig, HttpClient),
+    Host(HostConfig),
 }
 
-/// What a session is opened for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purpose {
-    Home,
-    Scoped,
+/// For whom a session is opened.
+#[derive(Debug, Clone)]
+pub(super) struct Whose {
+    pub(super) origin: Origin,
+    pub(super) generation: u64,
+    pub(super) lane: Lane,
 }
 
 impl Opener {
@@ -102,9 +106,10 @@ impl Opener {
                     .with_legacy_sse(remote.legacy_sse),
                 remote.reach.client()?,
             ),
+            Connection::Host(host) => Way::Host(host),
         };
         let http = match &way {
-            Way::Stdio(_) => None,
+            Way::Stdio(_) | Way::Host(_) => None,
             Way::Http(_, client) => Some(client.clone()),
         };
         Ok(Self {
@@ -160,11 +165,11 @@ impl Opener {
     pub(super) async fn open(
         &self,
         attempt: u32,
-        purpose: Purpose,
+        whose: Whose,
         handler: Arc<dyn Handler>,
     ) -> Result<Session, error::Error> {
         let listens =
-            self.settings().listen() && (purpose == Purpose::Home || handler.offers().any());
+            self.settings().listen() && (whose.origin.scope.is_none() || handler.offers().any());
         let (transport, default_timeout): (Arc<dyn Transport>, _) = match &self.way {
             Way::Stdio(config) => (
                 Arc::new(StdioTransport::with_spawner(
@@ -179,6 +184,10 @@ impl Opener {
                     client.clone(),
                 )),
                 Duration::from_secs(30),
+            ),
+            Way::Host(config) => (
+                Arc::new(self.env.links.transport(config, whose)?),
+                Duration::from_secs(60),
             ),
         };
         let shown = self.credentials.shown();

@@ -18,7 +18,7 @@ use super::{
     error::{Error, Outcome},
     hearing::Hearing,
     home::HomeConnector,
-    open::{Opener, Purpose, failure},
+    open::{Opener, Whose, failure},
     server::Server,
 };
 
@@ -73,10 +73,19 @@ impl ScopedSession {
         leave: Leave<HomeConnector>,
     ) -> Result<Self, NotOpened> {
         let opener = &server.opener;
-        let origin = server.origin(Some(scope));
-        let hearing = Arc::new(Hearing::new(opener, origin, server.lane, None));
+        let whose = Whose {
+            origin: server.origin(Some(scope)),
+            generation: leave.generation(),
+            lane: server.lane,
+        };
+        let hearing = Arc::new(Hearing::new(
+            opener,
+            whose.origin.clone(),
+            server.lane,
+            None,
+        ));
         match opener
-            .open(leave.attempt().number, Purpose::Scoped, hearing.clone())
+            .open(leave.attempt().number, whose, hearing.clone())
             .await
         {
             Ok(session) => {

@@ -17,6 +17,7 @@ use super::{
     error::{Error, Kind},
     hearing::Host,
     leaving::Leaving,
+    link::Links,
     live::Live,
     open::Environment,
     options::{CallOptions, ClientOptions},
@@ -44,6 +45,7 @@ pub(super) struct Shared {
     /// Told when the time to close is over: what still closes is cut.
     pub(super) cut: watch::Sender<bool>,
     pub(super) leaving: Leaving,
+    pub(super) links: Arc<Links>,
     pub(super) spawner: Spawner,
     /// Bounds the connects of all servers together.
     pub(super) gate: SharedGate,
@@ -121,6 +123,7 @@ impl Shared {
                 max_queued: self.options.max_queued,
                 offers: self.options.takes.offers(self.options.answer_within),
             },
+            links: self.links.clone(),
         }
     }
 }

@@ -8,6 +8,7 @@ mod expiry;
 mod faults;
 
 mod host;
+mod link;
 mod listening;
 mod lists;
 mod methods;
