@@ -15,7 +15,7 @@ use crate::{
         Admission, AllRetired, Begin, Notice, Promotion, Purpose, Readmission, Refusal, Registry,
         Retired, Rules, Target, TurnId, Want,
     },
-    slab::Slab,
+    slab::{List, Slab},
     time::Timestamp,
 };
 
@@ -146,11 +146,13 @@ enum Stand {
     Turn(TurnId),
     /// It has this session, which it pins, and may still have to be told.
     Has(SessionId),
+    /// It is refused, pins nothing, and still has to be told.
+    Refused(Refused),
 }
 
 struct Request<K: PoolKey, T> {
     ticket: Ticket,
-    /// Whose it is, until it is answered. Nobody's, if the session is opened ahead of need.
+    /// Whose it is, until the host was told of the answer. Nobody's, if the session is opened ahead of need.
     token: Option<T>,
     key: K,
     binding: Binding,
@@ -164,13 +166,22 @@ struct Request<K: PoolKey, T> {
 /// What is kept of a session that is to be closed.
 struct Leaving {
     deadline: Timestamp,
-    /// Whether the host was told to close it.
-    told: bool,
     /// Which session waits for its end.
     successor: Option<SessionId>,
 }
 
-type Requests<K, T> = Slab<Request<K, T>>;
+/// What the host is to be told, if it is still so when its turn comes.
+enum Word {
+    /// How this request is answered.
+    Answer(Ticket),
+    /// That this session is to be closed.
+    Close(SessionId),
+}
+
+/// Links of the requests that stand on one session or creation, in order, and were not answered to the host.
+const UNTOLD: usize = 0;
+
+type Requests<K, T> = Slab<Request<K, T>, 1>;
 
 /// The pool for a host that opens and closes its sessions itself: the same [rules](crate#the-rules), in one place and
 /// on one thread at a time, with no task, no callback and no clock of its own.
@@ -209,15 +220,17 @@ pub struct Desk<K: PoolKey, T> {
     serial: u64,
     deadlines: BTreeMap<(Timestamp, u64), u32>,
     turns: HashMap<TurnId, u32>,
-    /// Who waits for each creation, in order.
-    waiting: HashMap<SessionId, Vec<u32>>,
+    /// Who waits for each creation, or has its session and was not told.
+    untold: HashMap<SessionId, List<UNTOLD>>,
     /// Creations that may open as soon as it is their turn.
     to_open: VecDeque<SessionId>,
     /// Those that the host was told to open, and has not answered.
     opening: BTreeSet<SessionId>,
     leaving: HashMap<SessionId, Leaving>,
     leaving_deadlines: BTreeSet<(Timestamp, SessionId)>,
-    actions: VecDeque<Action<K, T>>,
+    /// What is to be closed, until the host knows.
+    to_close: HashMap<SessionId, (K, Why)>,
+    words: VecDeque<Word>,
     overdue: u64,
     /// What the host said of the last opening that failed.
     last_failure: i32,
@@ -238,12 +251,13 @@ impl<K: PoolKey, T> Desk<K, T> {
             serial: 0,
             deadlines: BTreeMap::new(),
             turns: HashMap::new(),
-            waiting: HashMap::new(),
+            untold: HashMap::new(),
             to_open: VecDeque::new(),
             opening: BTreeSet::new(),
             leaving: HashMap::new(),
             leaving_deadlines: BTreeSet::new(),
-            actions: VecDeque::new(),
+            to_close: HashMap::new(),
+            words: VecDeque::new(),
             overdue: 0,
             last_failure: 0,
         }
@@ -321,14 +335,7 @@ impl<K: PoolKey, T> Desk<K, T> {
         } else {
             self.admit(now, key, binding, want)
         };
-        let stand = match admission {
-            Ok(stand) => stand,
-            Err(why) => {
-                self.actions
-                    .push_back(Action::Refuse { token, ticket, why });
-                return ticket;
-            }
-        };
+        let stand = admission.unwrap_or_else(Stand::Refused);
         let deadline = wait.map_or(Timestamp::NEVER, |wait| now.plus(wait));
         let slot = self.requests.insert(Request {
             ticket,
@@ -339,7 +346,7 @@ impl<K: PoolKey, T> Desk<K, T> {
             told: false,
             deadline,
         });
-        if wait.is_some() && !matches!(stand, Stand::Has(_)) {
+        if wait.is_some() && matches!(stand, Stand::Waits(_) | Stand::Turn(_)) {
             self.deadlines.insert((deadline, ticket.serial), slot);
         }
         self.stands(slot, stand);
@@ -383,9 +390,9 @@ impl<K: PoolKey, T> Desk<K, T> {
         let now = self.tick(now);
         let known = self.is_known(ticket);
         if known {
-            self.withdraw(now, ticket);
-        } else {
-            self.take_refusal(ticket);
+            if let Some(stand) = self.forget(ticket.slot) {
+                self.give_up(now, stand);
+            }
         }
         known
     }
@@ -397,11 +404,12 @@ impl<K: PoolKey, T> Desk<K, T> {
         if !self.is_known(ticket) || self.has_session(ticket) {
             return false;
         }
-        if let Some(token) = self.withdraw(now, ticket) {
-            let why = Refused::Canceled;
-            self.actions
-                .push_back(Action::Refuse { token, ticket, why });
+        let stand = self.requests[ticket.slot].stand;
+        if matches!(stand, Stand::Refused(_)) {
+            return false;
         }
+        self.refuse(ticket.slot, Refused::Canceled);
+        self.give_up(now, stand);
         true
     }
 
@@ -448,7 +456,7 @@ impl<K: PoolKey, T> Desk<K, T> {
         let now = self.tick(now);
         self.expire(now);
         if !self.opening.remove(&id) {
-            self.told_to_close(id);
+            self.to_close.remove(&id);
             return false;
         }
         let key = self.registry.key_of(id).cloned();
@@ -505,8 +513,7 @@ impl<K: PoolKey, T> Desk<K, T> {
     pub fn closed(&mut self, now: Timestamp, id: SessionId) -> bool {
         let now = self.tick(now);
         self.expire(now);
-        let changed = if let Some(retired) = self.registry.evict(id) {
-            self.take_back(std::slice::from_ref(&retired));
+        let changed = if self.registry.evict(id).is_some() {
             self.refuse_all(id, Refused::Closed);
             true
         } else {
@@ -553,25 +560,25 @@ impl<K: PoolKey, T> Desk<K, T> {
     pub fn next(&mut self, now: Timestamp) -> Option<Action<K, T>> {
         let now = self.tick(now);
         self.expire(now);
-        if self.actions.is_empty() {
-            self.open_next(now);
-        }
-        let mut action = self.actions.pop_front()?;
-        match &mut action {
-            Action::Give {
-                ticket, id, fresh, ..
-            } => {
-                self.requests[ticket.slot].told = true;
-                *fresh = self.registry.give(*id).is_some_and(|(_, first)| first);
-            }
-            Action::Close { id, .. } => {
-                if let Some(leaving) = self.leaving.get_mut(id) {
-                    leaving.told = true;
+        loop {
+            let Some(word) = self.words.pop_front() else {
+                let open = self.open_next(now);
+                if open.is_some() || self.words.is_empty() {
+                    return open;
                 }
+                continue;
+            };
+            let action = match word {
+                Word::Answer(ticket) => self.answer(ticket),
+                Word::Close(id) => {
+                    let close = self.to_close.remove(&id);
+                    close.map(|(key, why)| Action::Close { id, key, why })
+                }
+            };
+            if action.is_some() {
+                return action;
             }
-            Action::Open { .. } | Action::Refuse { .. } => {}
         }
-        Some(action)
     }
 
     /// The latest time that it was told.
@@ -639,46 +646,44 @@ impl<K: PoolKey, T> Desk<K, T> {
         request.is_some_and(|request| request.ticket == ticket)
     }
 
-    /// Takes a known request and what it pins back. Returns whose it was, if the host was not told of its session yet.
-    fn withdraw(&mut self, now: Timestamp, ticket: Ticket) -> Option<T> {
-        let told = self.requests[ticket.slot].told;
-        let (stand, mut token) = self.forget(ticket.slot)?;
+    /// Takes back what a request that stood like this had of the registry.
+    fn give_up(&mut self, now: Timestamp, stand: Stand) {
         match stand {
-            Stand::Has(id) => {
-                if !told {
-                    token = self.take_gift(ticket);
-                }
-                self.leave(now, id);
-            }
-            Stand::Waits(id) => {
-                if let Some(waiting) = self.waiting.get_mut(&id) {
-                    waiting.retain(|slot| *slot != ticket.slot);
-                }
-                self.leave(now, id);
-            }
+            Stand::Waits(id) | Stand::Has(id) => self.leave(now, id),
             Stand::Turn(turn) => {
                 self.turns.remove(&turn);
                 self.registry.cancel_turn(turn);
             }
+            Stand::Refused(_) => {}
         }
         self.hear(now);
-        token
     }
 
-    /// What the host has not taken yet it does not get any more.
-    fn take_gift(&mut self, given: Ticket) -> Option<T> {
-        let is_it = |action: &Action<K, T>| matches!(action, Action::Give { ticket, .. } if *ticket == given);
-        let at = self.actions.iter().position(is_it)?;
-        match self.actions.remove(at) {
-            Some(Action::Give { token, .. }) => Some(token),
-            _ => None,
+    /// What the host is told of this request, unless it is over.
+    fn answer(&mut self, ticket: Ticket) -> Option<Action<K, T>> {
+        if !self.is_known(ticket) || self.has_session(ticket) {
+            return None;
         }
-    }
-
-    fn take_refusal(&mut self, refused: Ticket) {
-        self.actions.retain(
-            |action| !matches!(action, Action::Refuse { ticket, .. } if *ticket == refused),
-        );
+        let slot = ticket.slot;
+        let token = self.requests[slot].token.take()?;
+        match self.requests[slot].stand {
+            Stand::Has(id) => {
+                self.unlist(slot);
+                self.requests[slot].told = true;
+                let fresh = self.registry.give(id).is_some_and(|(_, first)| first);
+                Some(Action::Give {
+                    token,
+                    ticket,
+                    id,
+                    fresh,
+                })
+            }
+            Stand::Refused(why) => {
+                self.requests.remove(slot);
+                Some(Action::Refuse { token, ticket, why })
+            }
+            Stand::Waits(_) | Stand::Turn(_) => unreachable!("it is not answered yet"),
+        }
     }
 
     /// Asks the registry, and says how the request stands then.
@@ -691,7 +696,7 @@ impl<K: PoolKey, T> Desk<K, T> {
     ) -> Result<Stand, Refused> {
         let admission = self.registry.admit(now, key, binding, want, |_| ())?;
         if let Admission::Started(id) = admission {
-            self.to_open.push_back(id);
+            self.queue_opening(id);
         }
         Ok(match admission {
             Admission::Live(id) => Stand::Has(id),
@@ -702,53 +707,99 @@ impl<K: PoolKey, T> Desk<K, T> {
         })
     }
 
+    fn queue_opening(&mut self, id: SessionId) {
+        // Those that were given up are not looked for, but must not pile up behind openings that hang.
+        if self.to_open.len() > 2 * self.registry.opening() + 16 {
+            self.to_open
+                .retain(|id| self.registry.opening_of(*id).is_some());
+        }
+        self.to_open.push_back(id);
+    }
+
     /// Lists a request where it has to be found.
     fn stands(&mut self, slot: u32, stand: Stand) {
         self.requests[slot].stand = stand;
         match stand {
-            Stand::Has(id) => self.give(slot, id),
-            Stand::Waits(id) => self.waiting.entry(id).or_default().push(slot),
+            Stand::Waits(id) => self.list(slot, id),
+            Stand::Has(id) => {
+                self.list(slot, id);
+                self.give(slot, id);
+            }
             Stand::Turn(turn) => {
                 self.turns.insert(turn, slot);
+            }
+            Stand::Refused(_) => {
+                let ticket = self.requests[slot].ticket;
+                self.words.push_back(Word::Answer(ticket));
             }
         }
     }
 
+    fn list(&mut self, slot: u32, id: SessionId) {
+        let untold = self.untold.entry(id).or_insert_with(List::new);
+        untold.push_back(&mut self.requests, slot);
+    }
+
+    /// Takes a request out of the list that it is in, if it is in one.
+    fn unlist(&mut self, slot: u32) {
+        let request = &self.requests[slot];
+        let (Stand::Waits(id) | Stand::Has(id)) = request.stand else {
+            return;
+        };
+        if request.told {
+            return;
+        }
+        if let Some(untold) = self.untold.get_mut(&id) {
+            untold.remove(&mut self.requests, slot);
+            if untold.is_empty() {
+                self.untold.remove(&id);
+            }
+        }
+    }
+
+    /// Who stands on this session and was not told, in order.
+    fn listed(&self, id: SessionId) -> Vec<u32> {
+        let untold = self.untold.get(&id);
+        untold.map_or_else(Vec::new, |untold| {
+            let next = |slot: &u32| untold.next(&self.requests, *slot);
+            std::iter::successors(untold.front(), next).collect()
+        })
+    }
+
+    /// A request that is listed has its session, and is to be told so.
     fn give(&mut self, slot: u32, id: SessionId) {
         let request = &mut self.requests[slot];
         request.stand = Stand::Has(id);
         let (ticket, deadline) = (request.ticket, request.deadline);
-        if let Some(token) = request.token.take() {
-            self.actions.push_back(Action::Give {
-                token,
-                ticket,
-                id,
-                // Whoever takes it first is the first.
-                fresh: false,
-            });
-        }
         self.deadlines.remove(&(deadline, ticket.serial));
+        self.words.push_back(Word::Answer(ticket));
     }
 
-    /// A request is over. Returns how it stood, and whose it was if it was not given yet.
-    fn forget(&mut self, slot: u32) -> Option<(Stand, Option<T>)> {
+    /// A request is over. Returns how it stood.
+    fn forget(&mut self, slot: u32) -> Option<Stand> {
+        self.unlist(slot);
         let request = self.requests.remove(slot)?;
         self.deadlines
             .remove(&(request.deadline, request.ticket.serial));
-        Some((request.stand, request.token))
+        Some(request.stand)
     }
 
-    /// Refuses a request that pins nothing any more.
+    /// Refuses a request that pins nothing any more, and was not told that it has a session.
     fn refuse(&mut self, slot: u32, why: Refused) {
-        let ticket = self.requests[slot].ticket;
-        if let Some((_, Some(token))) = self.forget(slot) {
-            self.actions
-                .push_back(Action::Refuse { token, ticket, why });
+        self.unlist(slot);
+        let request = &mut self.requests[slot];
+        let before = std::mem::replace(&mut request.stand, Stand::Refused(why));
+        let (ticket, deadline) = (request.ticket, request.deadline);
+        self.deadlines.remove(&(deadline, ticket.serial));
+        if self.requests[slot].token.is_none() {
+            self.requests.remove(slot);
+        } else if !matches!(before, Stand::Has(_)) {
+            self.words.push_back(Word::Answer(ticket));
         }
     }
 
     fn refuse_all(&mut self, id: SessionId, why: Refused) {
-        for slot in self.waiting.remove(&id).unwrap_or_default() {
+        for slot in self.listed(id) {
             self.refuse(slot, why);
         }
     }
@@ -758,7 +809,7 @@ impl<K: PoolKey, T> Desk<K, T> {
         if self.registry.arrived(id).is_none() {
             return;
         }
-        for slot in self.waiting.remove(&id).unwrap_or_default() {
+        for slot in self.listed(id) {
             if self.requests[slot].token.is_some() {
                 self.give(slot, id);
             } else {
@@ -778,18 +829,15 @@ impl<K: PoolKey, T> Desk<K, T> {
     /// These left the registry. Returns how many they are.
     fn let_go(&mut self, now: Timestamp, retired: AllRetired<K, (), ()>) -> usize {
         let victims = retired.len();
-        self.take_back(&retired);
         for Retired {
             id,
             key,
             why,
-            opening,
             session,
+            ..
         } in retired
         {
-            if opening.is_some() {
-                self.refuse_all(id, refused_for(why));
-            }
+            self.refuse_all(id, refused_for(why));
             // What the host was never told to open it need not close.
             if self.opening.remove(&id) || session.is_some() {
                 self.close_one(now, id, key, why);
@@ -799,28 +847,6 @@ impl<K: PoolKey, T> Desk<K, T> {
         victims
     }
 
-    /// Refuses those who were to be given one of these, and whom the host was not told of yet.
-    fn take_back(&mut self, retired: &[Retired<K, (), ()>]) {
-        let given = |action: &Action<K, T>| matches!(action, Action::Give { .. });
-        if retired.is_empty() || !self.actions.iter().any(given) {
-            return;
-        }
-        let gone: HashMap<_, _> = retired.iter().map(|it| (it.id, it.why)).collect();
-        for action in std::mem::take(&mut self.actions) {
-            let action = match action {
-                Action::Give {
-                    token, ticket, id, ..
-                } if gone.contains_key(&id) => {
-                    self.forget(ticket.slot);
-                    let why = refused_for(gone[&id]);
-                    Action::Refuse { token, ticket, why }
-                }
-                action => action,
-            };
-            self.actions.push_back(action);
-        }
-    }
-
     fn close_one(&mut self, now: Timestamp, id: SessionId, key: K, why: Why) {
         let deadline = now.plus(self.close_limit);
         let successor = None;
@@ -828,31 +854,17 @@ impl<K: PoolKey, T> Desk<K, T> {
             id,
             Leaving {
                 deadline,
-                told: false,
                 successor,
             },
         );
         self.leaving_deadlines.insert((deadline, id));
-        self.actions.push_back(Action::Close { id, key, why });
-    }
-
-    /// The host knows that this session is to be closed: it need not be told (again).
-    fn told_to_close(&mut self, id: SessionId) {
-        // Of one that was given up before the host was told, nothing is kept but the action.
-        let told = match self.leaving.get_mut(&id) {
-            Some(leaving) => std::mem::replace(&mut leaving.told, true),
-            None => false,
-        };
-        if !told {
-            self.actions.retain(
-                |action| !matches!(action, Action::Close { id: closes, .. } if *closes == id),
-            );
-        }
+        self.to_close.insert(id, (key, why));
+        self.words.push_back(Word::Close(id));
     }
 
     /// The host says that the closing of this session is over, maybe before it was told of it.
     fn closed_as_told(&mut self, now: Timestamp, id: SessionId) -> bool {
-        self.told_to_close(id);
+        self.to_close.remove(&id);
         self.over(now, id)
     }
 
@@ -868,18 +880,17 @@ impl<K: PoolKey, T> Desk<K, T> {
         true
     }
 
-    /// Opens the next creation whose turn it is, if one more may be opened at a time.
-    fn open_next(&mut self, now: Timestamp) {
-        while self.actions.is_empty() && self.opening.len() < self.openings {
-            let Some(id) = self.to_open.pop_front() else {
-                return;
-            };
+    /// The next creation whose turn it is to open, if one more may be opened at a time and nothing else has to be told
+    /// before.
+    fn open_next(&mut self, now: Timestamp) -> Option<Action<K, T>> {
+        while self.words.is_empty() && self.opening.len() < self.openings {
+            let id = self.to_open.pop_front()?;
             match self.registry.readmit(id) {
                 Readmission::Open => {
                     let key = self.registry.key_of(id).cloned();
                     let key = key.expect("a creation that may open");
                     self.opening.insert(id);
-                    self.actions.push_back(Action::Open { id, key });
+                    return Some(Action::Open { id, key });
                 }
                 Readmission::Full(refusal, ()) => {
                     self.refuse_all(id, refusal.into());
@@ -888,6 +899,7 @@ impl<K: PoolKey, T> Desk<K, T> {
                 Readmission::Queued | Readmission::Gone => {}
             }
         }
+        None
     }
 
     /// Lets everything happen whose time has come.
@@ -917,7 +929,7 @@ impl<K: PoolKey, T> Desk<K, T> {
     /// The deadline of this request has come. It is refused if it still waits for room.
     fn lose_patience(&mut self, now: Timestamp, slot: u32) {
         match self.requests[slot].stand {
-            Stand::Has(_) => {}
+            Stand::Has(_) | Stand::Refused(_) => {}
             Stand::Turn(turn) => {
                 self.turns.remove(&turn);
                 if self.registry.cancel_turn(turn) {
@@ -931,9 +943,6 @@ impl<K: PoolKey, T> Desk<K, T> {
                 let Some(refusal) = self.registry.lose_patience(id) else {
                     return;
                 };
-                if let Some(waiting) = self.waiting.get_mut(&id) {
-                    waiting.retain(|other| *other != slot);
-                }
                 self.refuse(slot, refusal.into());
                 self.leave(now, id);
             }
@@ -944,7 +953,7 @@ impl<K: PoolKey, T> Desk<K, T> {
     fn hear(&mut self, now: Timestamp) {
         while let Some(notice) = self.registry.next_notice() {
             match notice {
-                Notice::Open(id) => self.to_open.push_back(id),
+                Notice::Open(id) => self.queue_opening(id),
                 Notice::Turn(turn, id) => match self.turns.remove(&turn) {
                     None => self.leave(now, id),
                     Some(slot) if self.registry.opening_of(id).is_some() => {

@@ -50,10 +50,11 @@ use crate::{
 /// - A session is named by its id, which is not used again: a word about an old one changes nothing, and spares the
 ///   session that replaced it.
 ///
-/// Any thread may use a pool at any time: each function holds a lock for the few steps of one decision. Where several
-/// threads take actions, each action goes to one of them, and nothing orders what they do then: one thread may close a
-/// session before another has looked at it, though that was given it first. So a host that frees its sessions takes
-/// actions under a lock of its own, notes there who uses which session, and frees one when it is closed and unused.
+/// Any thread may use a pool at any time: each function holds a lock for the few steps of one decision, or of one for
+/// each session that goes. Where several threads take actions, each action goes to one of them, and nothing orders what
+/// they do then: one thread may close a session before another has looked at it, though that was given it first. So a
+/// host that frees its sessions takes actions under a lock of its own, notes there who uses which session, and frees one
+/// when it is closed and unused.
 ///
 /// Every now_ns is of one monotonic clock of the host's, in nanoseconds; one that lies before the last is taken as the
 /// last. Names are copied; an empty domain is "deployment". A pool goes through mcpconn_pool_free().

@@ -265,6 +265,33 @@ fn whoever_cancels_is_refused_as_that_unless_it_was_answered_before() {
 }
 
 #[test]
+fn a_request_that_is_taken_back_hides_nothing_that_comes_after_it() {
+    let (mut desk, binding) = desk_of(2);
+    let (ticket, _) = give(&mut desk, binding, "a");
+    let again = desk.acquire(at(0), &key("a"), binding, 1, None);
+    desk.acquire(at(0), &key("b"), binding, 2, None);
+    assert!(desk.release(at(0), again));
+    assert_eq!(todo(&mut desk, at(0)), ["open 2 for b"]);
+    desk.close(at(0), Target::All);
+    assert!(desk.release(at(0), ticket));
+    assert_eq!(
+        todo(&mut desk, at(0)),
+        ["close 1: Closed", "refuse 2: Closed", "close 2: Closed"]
+    );
+}
+
+#[test]
+fn whoever_takes_a_refusal_back_hears_nothing_of_it() {
+    let (mut desk, binding) = desk_of(1);
+    give(&mut desk, binding, "a");
+    let refused = desk.acquire(at(0), &key("b"), binding, 1, None);
+    assert!(!desk.cancel(at(0), refused), "its answer stands");
+    assert!(desk.release(at(0), refused));
+    assert!(!desk.release(at(0), refused));
+    assert_eq!(todo(&mut desk, at(0)), [""; 0]);
+}
+
+#[test]
 fn a_removed_server_takes_its_sessions_along_and_comes_back_as_another() {
     let (mut desk, binding) = desk_of(2);
     let other = desk.ensure_binding(at(0), &"personal", &"server", 1u64);
