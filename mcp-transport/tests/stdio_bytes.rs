@@ -308,6 +308,6 @@ async fn all_pages_of_a_list_are_read() {
         .await
         .unwrap();
     assert_eq!(tools.len(), 6);
-    assert_eq!(tools[5], r#"{"name": "tool-2-1"}"#);
+    assert!(tools[5].starts_with(br#"{"name": "tool-2-1""#));
     session.close(LONG).await;
 }

@@ -151,8 +151,8 @@ async fn a_malformed_tool_does_not_take_the_others_along() {
         .await
         .unwrap();
     assert_eq!(tools.len(), 6);
-    assert_eq!(tools[0], r#"{"name": "good"}"#);
-    assert_eq!(tools[5], r#"{"name": "better"}"#);
+    assert!(tools[0].starts_with(br#"{"name": "good""#));
+    assert!(tools[5].starts_with(br#"{"name": "better""#));
     session.close(LONG).await;
 }
 

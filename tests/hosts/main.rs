@@ -8,6 +8,7 @@ mod expiry;
 mod interop;
 mod main_job;
 mod server_everything;
+mod stdio_faults;
 mod supervision;
 
 use std::path::Path;

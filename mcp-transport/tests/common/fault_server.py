@@ -5,6 +5,7 @@ Everything it writes goes out in whole writes at known points, so that tests nee
 """
 
 import fcntl
+import itertools
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ import subprocess
 import struct
 import sys
 import termios
+import time
 
 out = sys.stdout.buffer
 
@@ -166,24 +168,40 @@ def raw_wait():
         signal.pause()
 
 
+def only_progress(id):
+    """Sounds as if an answer were near, for ever."""
+    for n in itertools.count():
+        notify("notifications/progress", progressToken=id, progress=n)
+        time.sleep(0.05)
+
+
+def silent_until(path):
+    while not os.path.exists(path):
+        time.sleep(0.005)
+
+
+def tool(name):
+    return {"name": name, "inputSchema": {"type": "object"}}
+
+
 def pages(message):
     id, kind = message["id"], message["params"].get("cursor") if "params" in message else None
     mode = options.get("pages")
     if mode == "three":
         n = int(kind or 0)
-        result = {"tools": [{"name": f"tool-{n}-{i}"} for i in range(2)]}
+        result = {"tools": [tool(f"tool-{n}-{i}") for i in range(2)]}
         if n < 2:
             result["nextCursor"] = str(n + 1)
     elif mode == "repeat":
-        result = {"tools": [{"name": "again"}], "nextCursor": "same"}
+        result = {"tools": [tool("again")], "nextCursor": "same"}
     elif mode == "alternate":
-        result = {"tools": [{"name": "again"}], "nextCursor": "b" if kind == "a" else "a"}
+        result = {"tools": [tool("again")], "nextCursor": "b" if kind == "a" else "a"}
     elif mode == "empty":
         result = {"tools": [], "nextCursor": str(int(kind or 0) + 1)}
     elif mode == "odd":
-        result = {"tools": [{"name": "good"}, {"name": 7}, None, "x", {"inputSchema": []}, {"name": "better"}]}
+        result = {"tools": [tool("good"), {"name": 7}, None, "x", {"inputSchema": []}, tool("better")]}
     else:
-        result = {"tools": [{"name": "echo"}]}
+        result = {"tools": [tool("echo")]}
     send({"id": id, "result": result})
     if "changes" in options:
         notify("notifications/tools/list_changed")
@@ -202,6 +220,10 @@ def serve():
                 sys.exit(0)
             if "never-answer" in options:
                 continue
+            if "only-progress" in options:
+                only_progress(message["id"])
+            if "silent-until" in options:
+                silent_until(options["silent-until"])
             if "early" in options:
                 notify("notifications/tools/list_changed")
                 send({"id": "early", "method": "roots/list"})
