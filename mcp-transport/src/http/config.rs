@@ -82,8 +82,9 @@ impl HttpConfig {
     }
 
     /// Whether a stream is held open, on a connection of its own, for what the server says outside of answers:
-    /// notifications and requests. It is opened after the handshake and read on where it broke. Off by default, for
-    /// it costs a connection and a server may not have it, which is no error.
+    /// notifications and requests. It is opened after the handshake, before anything else is sent (unless the server
+    /// takes more than a second to say whether it gives it), and read on where it broke. Off by default, for it costs a
+    /// connection and a server may not have it, which is no error.
     #[must_use]
     pub fn with_stream(mut self, stream: bool) -> Self {
         self.stream = stream;

@@ -116,7 +116,8 @@ struct State {
     revision: Option<Revision>,
     /// `notifications/initialized` was sent: messages need not be looked into any more.
     initialized: bool,
-    /// Open as long as `notifications/initialized` is under way; what is sent meanwhile waits for it.
+    /// Open as long as `notifications/initialized` is under way, or the stream on which the server speaks on its own is
+    /// asked for the first time; what is sent meanwhile waits for it.
     gate: Option<watch::Receiver<()>>,
     /// The requests that are not settled.
     requests: HashMap<RequestId, Underway>,
@@ -289,11 +290,13 @@ impl Shared {
         let mut listens = None;
         if role == Role::Initialized {
             state.initialized = true;
-            let (sender, receiver) = watch::channel(());
+            let (sender, mut receiver) = watch::channel(());
             opens = Some(sender);
             if self.config.stream && state.endpoint.is_none() {
                 if let Some(task) = self.streams.reserve() {
-                    listens = Some((task, self.clone().listen(receiver.clone())));
+                    let (asked, is_asked) = watch::channel(());
+                    listens = Some((task, self.clone().listen(receiver, asked)));
+                    receiver = is_asked;
                 }
             }
             gate = state.gate.replace(receiver);

@@ -11,7 +11,7 @@ use std::{
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use tokio::{
     sync::watch,
-    time::{Instant, sleep},
+    time::{Instant, sleep, timeout},
 };
 
 use super::{
@@ -30,6 +30,10 @@ use crate::{
     sse::Event,
     transport::Incoming,
 };
+
+/// How long requests wait for the server's word about the standing stream after the handshake: what a server asks or
+/// says on account of them is lost where it has no stream to say it on. Some send no head before the first event.
+const FIRST_WORD: Duration = Duration::from_secs(1);
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -132,6 +136,18 @@ impl Stream {
     }
 }
 
+/// What the future gives; `asked` is dropped then, or when it takes too long.
+async fn holding_up<T>(asked: watch::Sender<()>, opening: impl Future<Output = T>) -> T {
+    let mut opening = std::pin::pin!(opening);
+    match timeout(FIRST_WORD, &mut opening).await {
+        Ok(opened) => opened,
+        Err(_) => {
+            drop(asked);
+            opening.await
+        }
+    }
+}
+
 /// Uniform, for jitter.
 fn draw() -> u8 {
     // The standard library has no other source of randomness.
@@ -190,16 +206,27 @@ impl Shared {
     }
 
     /// Reads the standing stream until the transport ends or the server turns out not to have one. `gate` goes when
-    /// the handshake is through.
-    pub(super) async fn listen(self: Arc<Self>, mut gate: watch::Receiver<()>) {
+    /// the handshake is through; `asked` is dropped when the server has said for the first time whether it gives the
+    /// stream, or took too long to.
+    pub(super) async fn listen(
+        self: Arc<Self>,
+        mut gate: watch::Receiver<()>,
+        asked: watch::Sender<()>,
+    ) {
         while gate.changed().await.is_ok() {}
+        let mut asked = Some(asked);
         let mut stream = Stream::new(Purpose::Standing, Instant::now());
         let mut was_open = false;
         loop {
             // Before it is asked for, so that credentials given meanwhile are not missed.
             let mut headers_change = self.client.credentials().changes();
             let origin = self.origin.as_str();
-            match stream.open(&self, None, self.secrets()).await {
+            let opening = stream.open(&self, None, self.secrets());
+            let opening = match asked.take() {
+                Some(asked) => holding_up(asked, opening).await,
+                None => opening.await,
+            };
+            match opening {
                 Opening::Open(events) => {
                     let mut events = events.listening(self.ear.listen());
                     was_open = true;

@@ -72,6 +72,27 @@ async fn it_is_not_asked_for_unless_wanted_nor_before_the_handshake_is_through()
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_else_is_sent_before_the_server_has_answered_or_a_second_is_over() {
+    for answers in [true, false] {
+        let server = Server::start().await;
+        let (client, mut posts, mut stream, _) = open(&server).await;
+        let asked = Instant::now();
+        client.request(1, "tools/call");
+        let answer = async {
+            if answers {
+                tokio::time::sleep(Duration::from_millis(300)).await;
+                stream.begin_events(&[]).await;
+            }
+        };
+        let (_, request) = tokio::join!(answer, posts.request());
+        assert!(request.body.contains("tools/call"));
+        let waited = asked.elapsed().as_millis();
+        let due = if answers { 300 } else { 1000 };
+        assert!((due..due + 50).contains(&waited), "{waited} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_has_none_is_asked_once_and_nothing_is_said() {
     for (status, kind) in [
         ("405 Method Not Allowed", "text/plain"),
