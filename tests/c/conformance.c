@@ -24,40 +24,113 @@ static mcpconn_str tools(void)
     return mcpconn_event_json(event);
 }
 
-/* The JSON object that begins here, its braces included. */
-static mcpconn_str object_at(const char *json, const char *end)
+/* What is left to see of a JSON object or array. */
+typedef struct walk {
+    const char *at, *end;
+} walk;
+
+static walk into(mcpconn_str json)
 {
-    mcpconn_str found;
+    walk left;
+    CHECK(json.len >= 2 && (*json.ptr == '{' || *json.ptr == '['));
+    left.at = json.ptr + 1;
+    left.end = json.ptr + json.len;
+    return left;
+}
+
+/* The text or other value that begins at the next character that means something. */
+static mcpconn_str take_value(walk *left)
+{
+    mcpconn_str value;
     int depth = 0, quoted = 0;
-    const char *at;
-    for (at = json; at < end; at++) {
-        if (quoted && *at == '\\')
-            at++;
-        else if (*at == '"')
+    left->at += strspn(left->at, " \t\r\n,:");
+    value.ptr = left->at;
+    for (; left->at < left->end; left->at++) {
+        char c = *left->at;
+        if (quoted && c == '\\')
+            left->at++;
+        else if (c == '"')
             quoted = !quoted;
-        else if (!quoted && *at == '{')
+        else if (!quoted && (c == '{' || c == '['))
             depth++;
-        else if (!quoted && *at == '}' && --depth == 0)
+        else if (!quoted && (c == '}' || c == ']') && depth-- == 0)
+            break; /* of what is walked through */
+        else if (!quoted && depth == 0 && (c == ',' || c == ':'))
             break;
     }
-    CHECK(at < end && *json == '{');
-    found.ptr = json;
-    found.len = (size_t)(at + 1 - json);
-    return found;
+    value.len = (size_t)(left->at - value.ptr);
+    return value;
+}
+
+static int is_text(mcpconn_str value, const char *text)
+{
+    size_t length = strlen(text);
+    return value.len == length + 2 && *value.ptr == '"' && memcmp(value.ptr + 1, text, length) == 0;
+}
+
+/* The member of this name of a JSON object; empty if it has none. */
+static mcpconn_str member(mcpconn_str object, const char *name)
+{
+    walk left = into(object);
+    for (;;) {
+        mcpconn_str key = take_value(&left), value = take_value(&left);
+        if (key.len == 0 || is_text(key, name))
+            return value;
+    }
 }
 
 /* The input schema of a tool, the bytes that the server sent. */
 static mcpconn_str input_schema(mcpconn_str all, const char *tool)
 {
-    static const char MEMBER[] = "\"input_schema\":";
     char name[128];
-    const char *end = all.ptr + all.len, *at;
-    snprintf(name, sizeof name, "\"name\":\"%s__%s\"", SERVER, tool);
-    at = (const char *)memmem(all.ptr, all.len, name, strlen(name));
-    CHECK(at);
-    at = (const char *)memmem(at, (size_t)(end - at), MEMBER, strlen(MEMBER));
-    CHECK(at);
-    return object_at(at + strlen(MEMBER), end);
+    walk left = into(all);
+    snprintf(name, sizeof name, "%s__%s", SERVER, tool);
+    for (;;) {
+        mcpconn_str described = take_value(&left);
+        CHECK(described.len > 0);
+        if (is_text(member(described, "name"), name))
+            return member(described, "input_schema");
+    }
+}
+
+/* Fills a form in with what it says itself. */
+static void accept_form(const mcpconn_event *event)
+{
+    char answer[4096] = "{\"action\":\"accept\",\"content\":{";
+    walk left = into(member(member(mcpconn_event_json(event), "requestedSchema"), "properties"));
+    const char *between = "";
+    for (;;) {
+        mcpconn_str name = take_value(&left), field = take_value(&left), value;
+        if (name.len == 0)
+            break;
+        value = member(field, "default");
+        CHECK(value.len > 0 && strlen(answer) + name.len + value.len + 8 < sizeof answer);
+        sprintf(answer + strlen(answer), "%s%.*s:%.*s", between, MCPCONN_PRINTF(name), MCPCONN_PRINTF(value));
+        between = ",";
+    }
+    strcat(answer, "}}");
+    CHECK_STATUS(mcpconn_client_answer(client, mcpconn_event_id(event), str(answer), NULL), MCPCONN_OK);
+}
+
+/* The server asks on the stream that the home session holds open. */
+static void fill_in_a_form(void)
+{
+    uint64_t id;
+    int asked = 0, ended = 0;
+    tools();
+    id = begin(client, NULL, SERVER, "test_client_elicitation_defaults", "");
+    while (!ended) {
+        mcpconn_event *event = next_event(client, PATIENCE_MS);
+        if (mcpconn_event_kind(event) == MCPCONN_EVENT_REQUEST) {
+            CHECK_SAYS(mcpconn_event_method(event).ptr, "elicitation/create");
+            accept_form(event);
+            asked++;
+        }
+        ended = mcpconn_event_id(event) == id && ends_a_call(event);
+        CHECK(!ended || mcpconn_event_kind(event) == MCPCONN_EVENT_RESULT);
+        mcpconn_event_free(event);
+    }
+    CHECK(asked == 1);
 }
 
 static void say_hello(void)
@@ -100,17 +173,20 @@ static void call_without_credentials(void)
 static const struct {
     const char *scenario; /* or its beginning */
     void (*run)(void);
+    uint32_t host_takes;
 } SCENARIOS[] = {
-    {"initialize", say_hello},
-    {"tools_call", add_numbers},
-    {"sse-retry", read_on},
-    {"json-schema-2020-12-preservation", echo_schema},
-    {"auth/", call_without_credentials},
+    {"initialize", say_hello, 0},
+    {"tools_call", add_numbers, 0},
+    {"elicitation-sep1034-client-defaults", fill_in_a_form, MCPCONN_TAKES_ELICITATION_FORM},
+    {"sse-retry", read_on, 0},
+    {"json-schema-2020-12-preservation", echo_schema, 0},
+    {"auth/", call_without_credentials, 0},
 };
 
 int main(int argc, char **argv)
 {
     char servers[1024];
+    mcpconn_client_options options = MCPCONN_CLIENT_OPTIONS_INIT;
     const char *scenario = getenv("MCP_CONFORMANCE_SCENARIO");
     size_t i;
 
@@ -118,7 +194,9 @@ int main(int argc, char **argv)
     for (i = 0; i < sizeof SCENARIOS / sizeof *SCENARIOS; i++) {
         if (strncmp(scenario, SCENARIOS[i].scenario, strlen(SCENARIOS[i].scenario)) == 0) {
             snprintf(servers, sizeof servers, "{\"%s\":{\"type\":\"http\",\"url\":\"%s\"}}", SERVER, argv[1]);
-            client = client_with(servers);
+            options.host_takes = SCENARIOS[i].host_takes;
+            CHECK_STATUS(mcpconn_client_new(&options, &client, NULL), MCPCONN_OK);
+            CHECK_STATUS(mcpconn_client_configure(client, str(NULL), str(servers), NULL, NULL), MCPCONN_OK);
             SCENARIOS[i].run();
             end(client);
             return 0;

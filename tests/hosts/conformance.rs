@@ -97,6 +97,11 @@ fn a_stream_that_was_closed_is_read_on_as_the_suite_wants() {
 }
 
 #[test]
+fn a_form_is_filled_in_as_the_suite_wants() {
+    passes("elicitation-sep1034-client-defaults");
+}
+
+#[test]
 fn the_schema_of_a_tool_comes_as_it_was_sent() {
     passes("json-schema-2020-12-preservation");
 }
@@ -109,7 +114,12 @@ fn a_client_that_does_nothing_passes_nothing() {
     ) else {
         return;
     };
-    for scenario in ["initialize", "tools_call", "sse-retry"] {
+    for scenario in [
+        "initialize",
+        "tools_call",
+        "elicitation-sep1034-client-defaults",
+        "sse-retry",
+    ] {
         assert!(!run(&suite, "true", scenario), "{scenario}");
     }
 }
