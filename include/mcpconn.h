@@ -66,6 +66,9 @@
 // In host_takes: notifications that no event of their own stands for, MCPCONN_EVENT_NOTIFICATION.
 #define MCPCONN_TAKES_NOTIFICATIONS 128
 
+// In host_takes: what happens to scoped sessions, MCPCONN_EVENT_SESSION.
+#define MCPCONN_TAKES_SESSIONS 256
+
 // The values of a mcpconn_status.
 typedef enum {
   // Good.
@@ -187,6 +190,10 @@ typedef enum {
   MCPCONN_EVENT_LINK_CLOSE = 14,
   // The client is closed. It is the last event.
   MCPCONN_EVENT_CLOSED = 15,
+  // Something happened to a scoped session: mcpconn_event_session_info() has what, mcpconn_event_text() says it for a
+  // person. It comes only to a host that takes it (MCPCONN_TAKES_SESSIONS). Of one session a host that is slow to take
+  // them gets the newest.
+  MCPCONN_EVENT_SESSION = 16,
   // Any other notification of a server: mcpconn_event_method() says which, mcpconn_event_json() has its params. Only
   // for a host that takes them (MCPCONN_TAKES_NOTIFICATIONS); one that takes elicitation with a URL
   // gets notifications/elicitation/complete without that.
@@ -287,6 +294,36 @@ typedef enum {
   // The server cannot be used.
   MCPCONN_LOG_EMERGENCY = 8,
 } mcpconn_log_level;
+
+// What happened to a scoped session.
+typedef enum {
+  // It opened.
+  MCPCONN_SESSION_OPENED = 1,
+  // No call begins on it any more; it is closed when the last one ended. Another may serve its scope meanwhile.
+  MCPCONN_SESSION_DRAINING = 2,
+  // It broke, expired or fell silent. The scope's next call has another opened.
+  MCPCONN_SESSION_LOST = 3,
+  // It left the pool, and closes.
+  MCPCONN_SESSION_CLOSED = 4,
+  // None of the above: the library is newer than the header.
+  MCPCONN_SESSION_OTHER = 99,
+} mcpconn_session_change;
+
+// Why a scoped session that was not lost had to go.
+typedef enum {
+  // It was idle, and its slot was needed: "capacity" or "sessions_per_server" of pool_json.
+  MCPCONN_CLOSE_DISPLACED = 1,
+  // It was idle for too long: "idle_ttl_ms" of pool_json.
+  MCPCONN_CLOSE_IDLE = 2,
+  // It had lived for long enough: "max_lifetime_ms" of pool_json.
+  MCPCONN_CLOSE_LIFETIME = 3,
+  // The host closed or drained it, or closed the client.
+  MCPCONN_CLOSE_HOST = 4,
+  // The configuration of its server changed or went.
+  MCPCONN_CLOSE_RECONFIGURED = 5,
+  // None of the above: the library is newer than the header.
+  MCPCONN_CLOSE_OTHER = 99,
+} mcpconn_close_reason;
 
 // What a budget is told.
 typedef enum {
@@ -542,14 +579,25 @@ typedef struct {
   // What the host takes of what servers say and ask on their own: any of the MCPCONN_TAKES_ flags, joined by |.
   // Servers are told when a session is opened, and what is not taken is refused at once. Default nothing.
   uint32_t host_takes;
-  // The most scoped sessions that are kept at a time. Default 256.
-  uint32_t max_sessions;
+  // Must be 0.
+  uint32_t flags;
   // How long the closing of the client may take, in milliseconds. Default 3800.
   uint64_t close_timeout_ms;
   // How many bytes of what one server said may wait for the host, until it has freed the events that bear them. Over
   // that, and one message, nothing more is read from that server, and its silence is no fault then. Default 67108864
   // (64 MiB).
   uint64_t max_queued_bytes;
+  // The bounds of the pool of scoped sessions, a JSON object, or empty for the defaults. What a member says by name
+  // has no bound; what is absent is the default, and 0 is 0:
+  //
+  // "capacity": the most sessions over all domains (256). "sessions_per_server": the most of one server of one domain,
+  // or "unlimited" (the default). "calls_per_session": the most calls in flight on one, or "unlimited" (the default).
+  // "wait_ms": how long a call waits for room, in order of arrival and within its own deadline, where it would be
+  // refused with MCPCONN_ERR_CAPACITY; or "forever" (0). "idle_ttl_ms": how long one may be idle, counted from the end
+  // of its last call, or "never" for as long as it likes (1800000). "max_lifetime_ms": how long one may live; then it
+  // is closed when its last call ended; or "never" (the default). "openings", "closings": how many are opened, or
+  // closed and waited for, at a time (16, 32). "close_limit_ms": how long one closing is waited for (5000).
+  mcpconn_str pool_json;
   // The name of the program, which servers are told (clientInfo). Only read during the call. Default "mcpconn".
   mcpconn_str client_name;
   // The version of the program, which servers are told. Default that of this library.
@@ -575,8 +623,10 @@ typedef struct {
   uint64_t idle_timeout_ms;
   // Asks the server for progress, heard as MCPCONN_EVENT_PROGRESS, if it is not 0.
   int32_t progress;
-  // Must be 0.
-  uint32_t reserved;
+  // If it is not 0, the call ends with an error (as a rule MCPCONN_ERR_TRANSPORT, and safe to send again) where
+  // another session would take the place of one that turned out to be gone, for what the server kept for it is gone
+  // too. Of two calls a host compares mcpconn_event_generation().
+  int32_t same_session;
   // Hears this call's events instead of the client's on_event.
   mcpconn_event_fn on_event;
   // For on_event.
@@ -608,6 +658,21 @@ typedef struct {
   // The process of the home session; -1 if it has none.
   int64_t pid;
 } mcpconn_server_info;
+
+// What a MCPCONN_EVENT_SESSION is about. Begin with MCPCONN_SESSION_INFO_INIT. Its server, domain and scope are told by
+// mcpconn_event_server(), mcpconn_event_domain() and mcpconn_event_scope().
+typedef struct {
+  // sizeof(mcpconn_session_info), so that a later library knows what this program knew.
+  size_t struct_size;
+  // Names this very session, for mcpconn_client_close_session(); never 0, and never used again.
+  uint64_t session;
+  // Counts the sessions of its server; results that it answers bear the same mcpconn_event_generation().
+  uint64_t generation;
+  // What happened, a mcpconn_session_change.
+  int32_t change;
+  // Why, a mcpconn_close_reason, for MCPCONN_SESSION_DRAINING and MCPCONN_SESSION_CLOSED; else 0.
+  int32_t reason;
+} mcpconn_session_info;
 
 // What is to be done, and when. Begin with MCPCONN_ACTION_INIT.
 typedef struct {
@@ -715,7 +780,8 @@ void mcpconn_error_free(mcpconn_error *error);
 // [any] Makes a client. It has no servers yet. options may be NULL for the defaults. It starts one thread, which
 // blocks every signal.
 //
-// Fails with MCPCONN_ERR_INVALID for options that are not what they must be, and with MCPCONN_ERR_LOCAL if there is
+// Fails with MCPCONN_ERR_INVALID for options that are not what they must be, with MCPCONN_ERR_CONFIG for a pool_json
+// that is not usable, and with MCPCONN_ERR_LOCAL if there is
 // no descriptor or no thread to be had.
 mcpconn_status mcpconn_client_new(const mcpconn_client_options *options,
                                   mcpconn_client **out,
@@ -743,8 +809,9 @@ mcpconn_status mcpconn_client_new(const mcpconn_client_options *options,
 // when it is to open one.
 //
 // report, unless NULL, gets a JSON object that says which servers were "added", "changed", "removed" and
-// "unchanged", and which are "invalid" and why. A server with an unusable entry does not hold up the others; calls to
-// it fail with MCPCONN_ERR_CONFIG.
+// "unchanged", lists of their names, and which are "invalid", a list of objects with "server" and "message"; one of
+// those that was there before is among the removed ones too. A server with an unusable entry does not hold up the
+// others; calls to it fail with MCPCONN_ERR_CONFIG.
 //
 // Fails with MCPCONN_ERR_CONFIG, and changes nothing, if it is no JSON or not of that shape.
 mcpconn_status mcpconn_client_configure(const mcpconn_client *client,
@@ -950,6 +1017,19 @@ mcpconn_status mcpconn_client_drain_server(const mcpconn_client *client,
                                            uint64_t limit_ms,
                                            mcpconn_error **err);
 
+// [any] Closes one scoped session, busy or not, and never the one that took its place. session is its number, from
+// mcpconn_event_session_info() or mcpconn_client_status(). Else as mcpconn_client_close_scope(). MCPCONN_EMPTY: no such
+// session is there (any more).
+mcpconn_status mcpconn_client_close_session(const mcpconn_client *client,
+                                            uint64_t session,
+                                            mcpconn_error **err);
+
+// [any] The gentle form of mcpconn_client_close_session(), as mcpconn_client_drain_scope() says.
+mcpconn_status mcpconn_client_drain_session(const mcpconn_client *client,
+                                            uint64_t session,
+                                            uint64_t limit_ms,
+                                            mcpconn_error **err);
+
 // [any] Closes every session of a domain, busy or not, home sessions among them; empty is "deployment". Else as
 // mcpconn_client_close_scope().
 mcpconn_status mcpconn_client_close_domain(const mcpconn_client *client,
@@ -1001,8 +1081,8 @@ mcpconn_str mcpconn_event_method(const mcpconn_event *event);
 mcpconn_str mcpconn_event_json(const mcpconn_event *event);
 
 // [any] The event's text for a person: the text blocks of a tool's result joined with newlines, the message of an
-// error, the sentence of a server state or of a want of credentials, logger and data of a log message, the URI of a
-// resource update, why a request was withdrawn, what was dropped; else empty. It has a NUL behind it.
+// error, the sentence of a server state, of a session or of a want of credentials, logger and data of a log message, the
+// URI of a resource update, why a request was withdrawn, what was dropped; else empty. It has a NUL behind it.
 mcpconn_str mcpconn_event_text(const mcpconn_event *event);
 
 // [any] Which list is new, of a MCPCONN_EVENT_CATALOGUE_CHANGED, a mcpconn_list_code; else 0.
@@ -1015,7 +1095,7 @@ int32_t mcpconn_event_log_level(const mcpconn_event *event);
 // [any] 1 if the event is the result of a tool that says that it failed (`isError`), else 0.
 int32_t mcpconn_event_is_tool_error(const mcpconn_event *event);
 
-// [any] Which session of the server answered, counted from 1; 0 if the event is no result of a tool.
+// [any] Which session of the server answered, or a MCPCONN_EVENT_SESSION is about, counted from 1; 0 for other events.
 uint64_t mcpconn_event_generation(const mcpconn_event *event);
 
 // [any] 1 if the session was replaced during the call that this result answers: what the server kept for it is
@@ -1150,6 +1230,37 @@ mcpconn_status mcpconn_client_wake(const mcpconn_client *client,
                                    mcpconn_str domain,
                                    mcpconn_str server,
                                    mcpconn_error **err);
+
+// [any] What happened to which session, of a MCPCONN_EVENT_SESSION; MCPCONN_EMPTY if it is none. Begin out with
+// MCPCONN_SESSION_INFO_INIT.
+mcpconn_status mcpconn_event_session_info(const mcpconn_event *event,
+                                          mcpconn_session_info *out);
+
+// [any] How it stands with everything of the client now, as a JSON object for a status page. It asks no server, looks at
+// every session, and holds no secret of the configuration. out goes through mcpconn_text_free(). Times are whole
+// milliseconds; what is not there is null; members may be added.
+//
+// "servers": every configured server, by domain and name: "domain", "server"; "state" ("idle", "connecting", "unproven",
+// "proven", "waiting", "parked", "stopped") and "reason" (a mcpconn_reason in lower case, such as "never_connected"; or
+// "invalid" of a server whose entry is not usable); "charges", "attempt", "generation", "sessions" and "calls" as in
+// mcpconn_server_info; "next_try_ms": how long from now it is tried again; "pid" of the home session; "text": one line
+// for a person.
+//
+// "sessions": every scoped session, oldest first: "session", the number that mcpconn_client_close_session() takes;
+// "domain", "server", "scope"; "generation", null until it has opened; "state" ("waiting" for a slot, "opening", "live",
+// "draining"); "calls" in flight, or, until it has opened, those that wait for it; "waiting_calls": those that wait for a
+// place on it; "idle_ms": how long no call has been in flight, null while one is; "age_ms", null until it has opened.
+//
+// "pool": "capacity" in sessions, "live" ones, "busy" and "draining" ones among these; "opening" and "waiting": sessions
+// on their way; "waiting_calls"; "closing": closings under way; and "totals" since the client was made: calls that found
+// a session ("reused") or one that was being opened ("joined"); sessions that "opened", openings that "failed", and those
+// "abandoned" for nobody waited any more; calls "refused" because every slot was busy, or "saturated" because their
+// session had all the calls it may have; calls that "waited" for either; sessions that were "displaced" by a new one,
+// "idle_too_long", of "lifetime_over", "lost", "closed" or "drained" by the host or "reconfigured"; and closings that were
+// given up at the limit, "overdue".
+mcpconn_status mcpconn_client_status(const mcpconn_client *client,
+                                     mcpconn_text **out,
+                                     mcpconn_error **err);
 
 // [any] Has a header shown to a remote server with every request of all its sessions from now on, in place of what its
 // configuration says under that name; the answer to a MCPCONN_EVENT_CREDENTIALS_NEEDED, and as well before a token
@@ -1434,12 +1545,14 @@ static inline mcpconn_str mcpconn_cstr(const char *text)
 #define MCPCONN_PRINTF(str) (int)(str).len, (str).ptr
 
 // Each names every member, so that one that was added is seen here.
-#define MCPCONN_CLIENT_OPTIONS_INIT { sizeof(mcpconn_client_options), 0, 0, 0, 0, { NULL, 0 }, { NULL, 0 }, NULL, NULL, NULL }
+#define MCPCONN_CLIENT_OPTIONS_INIT \
+  { sizeof(mcpconn_client_options), 0, 0, 0, 0, { NULL, 0 }, { NULL, 0 }, { NULL, 0 }, NULL, NULL, NULL }
 #define MCPCONN_CALL_OPTIONS_INIT { sizeof(mcpconn_call_options), 0, 0, 0, 0, 0, NULL, NULL, NULL }
 #define MCPCONN_ACTION_INIT { sizeof(mcpconn_action), 0, 0, 0, 0 }
 #define MCPCONN_POOL_ACTION_INIT \
   { sizeof(mcpconn_pool_action), 0, 0, 0, 0, 0, 0, 0, NULL, 0, 0, 0, 0, { NULL, 0 }, { NULL, 0 }, { NULL, 0 }, { NULL, 0 } }
 #define MCPCONN_POOL_ACQUIRE_OPTIONS_INIT { sizeof(mcpconn_pool_acquire_options), 0, 0, 0 }
+#define MCPCONN_SESSION_INFO_INIT { sizeof(mcpconn_session_info), 0, 0, 0, 0 }
 #define MCPCONN_SERVER_INFO_INIT { sizeof(mcpconn_server_info), 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 
 #endif /* MCPCONN_H */

@@ -274,7 +274,7 @@ static void fill_the_pool(const char *servers)
     mcpconn_str text;
 
     heading("A full pool (two sessions, each with a call in flight) refuses a third scope, and cuts no call");
-    options.max_sessions = 2;
+    options.pool_json = mcpconn_cstr("{\"capacity\": 2}");
     if (mcpconn_client_new(&options, &client, &error))
         die("new", error);
     if (mcpconn_client_configure(client, MCPCONN_DEPLOYMENT, mcpconn_cstr(servers), NULL, &error))

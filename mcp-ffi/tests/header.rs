@@ -4,7 +4,7 @@
 use std::{fs, path::Path};
 
 /// The files of the C face, in the order in which a reader of the header wants them.
-const SOURCES: [&str; 18] = [
+const SOURCES: [&str; 20] = [
     "status",
     "str",
     "text",
@@ -18,6 +18,8 @@ const SOURCES: [&str; 18] = [
     "answer",
     "link",
     "server",
+    "session",
+    "snapshot",
     "credentials",
     "budget",
     "pool_words",

@@ -14,7 +14,7 @@ int main(int argc, char **argv)
 
     CHECK(argc == 2);
     snprintf(servers, sizeof servers, "{\"demo\":{\"command\":\"%s\"}}", argv[1]);
-    options.max_sessions = 1;
+    options.pool_json = str("{\"capacity\": 1}");
     CHECK_STATUS(mcpconn_client_new(&options, &client, NULL), MCPCONN_OK);
     CHECK_STATUS(mcpconn_client_configure(client, str(NULL), str(servers), NULL, NULL), MCPCONN_OK);
 

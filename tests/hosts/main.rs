@@ -1,6 +1,7 @@
 //! The library as its hosts see it, in C, C++ and Go, built here against the header, with real servers and hostile ones.
 
 mod bad_input;
+mod closes;
 mod conformance;
 mod credentials;
 mod examples;

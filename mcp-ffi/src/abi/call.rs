@@ -21,12 +21,10 @@ unsafe fn call_options(options: *const mcpconn_call_options) -> Result<CallOptio
     // SAFETY: as above.
     let options = unsafe { options::read(options) }?;
     let listener = Listener::new(options.on_event, options.user_data, options.free_user_data);
-    if options.reserved != 0 {
-        return Err(Failure::invalid("mcpconn_call_options: reserved is not 0"));
-    }
     let mut made = CallOptions {
         token: options.token,
         progress: options.progress != 0,
+        same_session: options.same_session != 0,
         context: listener.into_context(),
         ..CallOptions::default()
     };

@@ -21,7 +21,7 @@ use super::{
     takes,
     text::mcpconn_text,
 };
-use crate::client::{Client, ClientOptions, Context};
+use crate::client::{Client, ClientOptions, Context, pool_limits};
 
 /// A client: its servers, their sessions, and one queue of events. It goes through mcpconn_client_free().
 #[derive(Debug)]
@@ -135,7 +135,8 @@ pub(crate) fn duration(ms: u64) -> Option<Duration> {
 /// [any] Makes a client. It has no servers yet. options may be NULL for the defaults. It starts one thread, which
 /// blocks every signal.
 ///
-/// Fails with MCPCONN_ERR_INVALID for options that are not what they must be, and with MCPCONN_ERR_LOCAL if there is
+/// Fails with MCPCONN_ERR_INVALID for options that are not what they must be, with MCPCONN_ERR_CONFIG for a pool_json
+/// that is not usable, and with MCPCONN_ERR_LOCAL if there is
 /// no descriptor or no thread to be had.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_client_new(
@@ -149,16 +150,17 @@ pub unsafe extern "C" fn mcpconn_client_new(
             let options = options::read(options)?;
             let listener =
                 Listener::new(options.on_event, options.user_data, options.free_user_data);
+            if options.flags != 0 {
+                return Err(Failure::invalid("mcpconn_client_options: flags is not 0"));
+            }
             if out.is_null() {
                 return Err(Failure::null("out"));
             }
             let mut made = ClientOptions {
                 takes: takes::of_flags(options.host_takes)?,
+                pool: pool_limits(options.pool_json.read("pool_json")?)?,
                 ..ClientOptions::default()
             };
-            if options.max_sessions != 0 {
-                made.max_sessions = options.max_sessions as usize;
-            }
             if options.close_timeout_ms != 0 {
                 made.close_timeout = Duration::from_millis(options.close_timeout_ms);
             }
@@ -210,8 +212,9 @@ pub unsafe extern "C" fn mcpconn_client_new(
 /// when it is to open one.
 ///
 /// report, unless NULL, gets a JSON object that says which servers were "added", "changed", "removed" and
-/// "unchanged", and which are "invalid" and why. A server with an unusable entry does not hold up the others; calls to
-/// it fail with MCPCONN_ERR_CONFIG.
+/// "unchanged", lists of their names, and which are "invalid", a list of objects with "server" and "message"; one of
+/// those that was there before is among the removed ones too. A server with an unusable entry does not hold up the
+/// others; calls to it fail with MCPCONN_ERR_CONFIG.
 ///
 /// Fails with MCPCONN_ERR_CONFIG, and changes nothing, if it is no JSON or not of that shape.
 #[unsafe(no_mangle)]

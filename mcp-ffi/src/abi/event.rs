@@ -96,6 +96,10 @@ pub enum mcpconn_event_code {
     MCPCONN_EVENT_LINK_CLOSE = 14,
     /// The client is closed. It is the last event.
     MCPCONN_EVENT_CLOSED = 15,
+    /// Something happened to a scoped session: mcpconn_event_session_info() has what, mcpconn_event_text() says it for a
+    /// person. It comes only to a host that takes it (MCPCONN_TAKES_SESSIONS). Of one session a host that is slow to take
+    /// them gets the newest.
+    MCPCONN_EVENT_SESSION = 16,
     /// Any other notification of a server: mcpconn_event_method() says which, mcpconn_event_json() has its params. Only
     /// for a host that takes them (MCPCONN_TAKES_NOTIFICATIONS); one that takes elicitation with a URL
     /// gets notifications/elicitation/complete without that.
@@ -126,7 +130,7 @@ impl mcpconn_event {
 /// # Safety
 ///
 /// `event` must be NULL or a live event.
-unsafe fn kind<'a>(event: *const mcpconn_event) -> Option<&'a EventKind> {
+pub(crate) unsafe fn kind<'a>(event: *const mcpconn_event) -> Option<&'a EventKind> {
     // SAFETY: as above.
     unsafe { event.as_ref() }.map(|event| &event.event.kind)
 }
@@ -156,6 +160,7 @@ pub unsafe extern "C" fn mcpconn_event_kind(event: *const mcpconn_event) -> i32 
         EventKind::LinkSend(..) => C::MCPCONN_EVENT_LINK_SEND,
         EventKind::LinkClose(_) => C::MCPCONN_EVENT_LINK_CLOSE,
         EventKind::LinkResume(_) => C::MCPCONN_EVENT_LINK_RESUME,
+        EventKind::Session(_) => C::MCPCONN_EVENT_SESSION,
         EventKind::Closed => C::MCPCONN_EVENT_CLOSED,
     };
     kind as i32
@@ -252,8 +257,8 @@ pub unsafe extern "C" fn mcpconn_event_json(event: *const mcpconn_event) -> mcpc
 }
 
 /// [any] The event's text for a person: the text blocks of a tool's result joined with newlines, the message of an
-/// error, the sentence of a server state or of a want of credentials, logger and data of a log message, the URI of a
-/// resource update, why a request was withdrawn, what was dropped; else empty. It has a NUL behind it.
+/// error, the sentence of a server state, of a session or of a want of credentials, logger and data of a log message, the
+/// URI of a resource update, why a request was withdrawn, what was dropped; else empty. It has a NUL behind it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_event_text(event: *const mcpconn_event) -> mcpconn_str {
     fail::or(mcpconn_str::EMPTY, || {
@@ -362,12 +367,13 @@ pub unsafe extern "C" fn mcpconn_event_is_tool_error(event: *const mcpconn_event
     }
 }
 
-/// [any] Which session of the server answered, counted from 1; 0 if the event is no result of a tool.
+/// [any] Which session of the server answered, or a MCPCONN_EVENT_SESSION is about, counted from 1; 0 for other events.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_event_generation(event: *const mcpconn_event) -> u64 {
     // SAFETY: NULL or a live event, by the contract of the header.
     match unsafe { kind(event) } {
         Some(EventKind::Result(answer)) => answer.generation,
+        Some(EventKind::Session(news)) => news.generation,
         _ => 0,
     }
 }

@@ -27,6 +27,8 @@ pub mod pool;
 pub mod pool_words;
 pub mod scope;
 pub mod server;
+pub mod session;
+pub mod snapshot;
 pub mod status;
 pub mod str;
 mod takes;

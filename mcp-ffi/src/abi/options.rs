@@ -33,11 +33,12 @@ pub const MCPCONN_TAKES_SAMPLING_CONTEXT: u32 = 8;
 pub const MCPCONN_TAKES_ELICITATION_FORM: u32 = 16;
 /// In host_takes: elicitation/create with a URL to open.
 pub const MCPCONN_TAKES_ELICITATION_URL: u32 = 32;
-
 /// In host_takes: log messages, MCPCONN_EVENT_LOG.
 pub const MCPCONN_TAKES_LOGS: u32 = 64;
 /// In host_takes: notifications that no event of their own stands for, MCPCONN_EVENT_NOTIFICATION.
 pub const MCPCONN_TAKES_NOTIFICATIONS: u32 = 128;
+/// In host_takes: what happens to scoped sessions, MCPCONN_EVENT_SESSION.
+pub const MCPCONN_TAKES_SESSIONS: u32 = 256;
 
 /// What a client is made with. Begin with MCPCONN_CLIENT_OPTIONS_INIT; a member that is 0 has its default.
 #[repr(C)]
@@ -48,14 +49,25 @@ pub struct mcpconn_client_options {
     /// What the host takes of what servers say and ask on their own: any of the MCPCONN_TAKES_ flags, joined by |.
     /// Servers are told when a session is opened, and what is not taken is refused at once. Default nothing.
     pub host_takes: u32,
-    /// The most scoped sessions that are kept at a time. Default 256.
-    pub max_sessions: u32,
+    /// Must be 0.
+    pub flags: u32,
     /// How long the closing of the client may take, in milliseconds. Default 3800.
     pub close_timeout_ms: u64,
     /// How many bytes of what one server said may wait for the host, until it has freed the events that bear them. Over
     /// that, and one message, nothing more is read from that server, and its silence is no fault then. Default 67108864
     /// (64 MiB).
     pub max_queued_bytes: u64,
+    /// The bounds of the pool of scoped sessions, a JSON object, or empty for the defaults. What a member says by name
+    /// has no bound; what is absent is the default, and 0 is 0:
+    ///
+    /// "capacity": the most sessions over all domains (256). "sessions_per_server": the most of one server of one domain,
+    /// or "unlimited" (the default). "calls_per_session": the most calls in flight on one, or "unlimited" (the default).
+    /// "wait_ms": how long a call waits for room, in order of arrival and within its own deadline, where it would be
+    /// refused with MCPCONN_ERR_CAPACITY; or "forever" (0). "idle_ttl_ms": how long one may be idle, counted from the end
+    /// of its last call, or "never" for as long as it likes (1800000). "max_lifetime_ms": how long one may live; then it
+    /// is closed when its last call ended; or "never" (the default). "openings", "closings": how many are opened, or
+    /// closed and waited for, at a time (16, 32). "close_limit_ms": how long one closing is waited for (5000).
+    pub pool_json: mcpconn_str,
     /// The name of the program, which servers are told (clientInfo). Only read during the call. Default "mcpconn".
     pub client_name: mcpconn_str,
     /// The version of the program, which servers are told. Default that of this library.
@@ -83,8 +95,10 @@ pub struct mcpconn_call_options {
     pub idle_timeout_ms: u64,
     /// Asks the server for progress, heard as MCPCONN_EVENT_PROGRESS, if it is not 0.
     pub progress: i32,
-    /// Must be 0.
-    pub reserved: u32,
+    /// If it is not 0, the call ends with an error (as a rule MCPCONN_ERR_TRANSPORT, and safe to send again) where
+    /// another session would take the place of one that turned out to be gone, for what the server kept for it is gone
+    /// too. Of two calls a host compares mcpconn_event_generation().
+    pub same_session: i32,
     /// Hears this call's events instead of the client's on_event.
     pub on_event: mcpconn_event_fn,
     /// For on_event.

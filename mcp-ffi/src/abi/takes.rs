@@ -5,7 +5,7 @@ use super::{
     options::{
         MCPCONN_TAKES_ELICITATION_FORM, MCPCONN_TAKES_ELICITATION_URL, MCPCONN_TAKES_LOGS,
         MCPCONN_TAKES_NOTIFICATIONS, MCPCONN_TAKES_ROOTS, MCPCONN_TAKES_SAMPLING,
-        MCPCONN_TAKES_SAMPLING_CONTEXT, MCPCONN_TAKES_SAMPLING_TOOLS,
+        MCPCONN_TAKES_SAMPLING_CONTEXT, MCPCONN_TAKES_SAMPLING_TOOLS, MCPCONN_TAKES_SESSIONS,
     },
 };
 use crate::client::HostTakes;
@@ -26,6 +26,7 @@ pub(crate) fn of_flags(flags: u32) -> Result<HostTakes, Failure> {
         elicitation_url: take(MCPCONN_TAKES_ELICITATION_URL),
         logs: take(MCPCONN_TAKES_LOGS),
         notifications: take(MCPCONN_TAKES_NOTIFICATIONS),
+        sessions: take(MCPCONN_TAKES_SESSIONS),
     };
     if left == 0 {
         Ok(takes)

@@ -236,10 +236,16 @@ impl Call {
                 Err(error) => error,
             };
             let has_others = self.server.opener.credentials().refused(&error, shown);
-            match self.judge(&ticket.shared, &lent, &error, has_others) {
+            let verdict = self.judge(&ticket.shared, &lent, &error, has_others);
+            let error = Error::of_server(&self.server.name, &error);
+            match verdict {
+                Verdict::Replay if self.options.same_session => {
+                    let message = error.message + "; the call wants this very session and no other";
+                    return Err(Error { message, ..error });
+                }
                 Verdict::Replay if !was_replayed => failed_on = Some(lent.generation()),
                 Verdict::ReplayHere if !was_replayed => {}
-                _ => return Err(Error::of_server(&self.server.name, &error)),
+                _ => return Err(error),
             }
             was_replayed = true;
         }
@@ -327,9 +333,11 @@ impl Call {
         .await??;
         if lease.fresh() {
             let (shared, id) = (shared.clone(), lease.id());
-            let ended = lease.session().session().session().ended();
+            let session = lease.session().clone();
             tokio::spawn(async move {
-                ended.await;
+                session.ended().await;
+                // What is to be told of its end is told.
+                drop(session);
                 shared.pool.evict(id).await;
             });
         }
@@ -343,17 +351,23 @@ impl Call {
             let ours = Arc::new(AtomicBool::new(false));
             let open = {
                 let (ours, server, deadline) = (ours.clone(), self.server.clone(), self.deadline);
-                let scope = key.scope.clone();
+                let (scope, sessions) = (key.scope.clone(), shared.sessions.clone());
                 move || async move {
                     ours.store(true, Ordering::Relaxed);
                     let leave = server.supervisor.leave(deadline).await;
                     let leave = leave.map_err(|why| NotOpened::unavailable(&server.name, &why))?;
-                    ScopedSession::open(&server, scope, leave).await
+                    ScopedSession::open(&server, scope, leave, sessions).await
                 }
             };
-            let (pool, key, binding) = (shared.pool.clone(), key.clone(), self.server.binding);
+            // Whoever waits for room does so no longer than its call has.
+            let wait = shared.options.pool.wait.map(|wait| match self.deadline {
+                Some(deadline) => wait.min(deadline.saturating_duration_since(Instant::now())),
+                None => wait,
+            });
+            let pool = shared.pool.waiting(wait);
+            let (key, binding) = (key.clone(), self.server.binding);
             let acquire = async move { pool.acquire(&key, &binding, open).await };
-            match outlive(acquire).await {
+            match outlive(acquire, ours.clone()).await {
                 Some(Err(AcquireError::Open(NotOpened::TooLate(_))))
                     if !ours.load(Ordering::Relaxed) => {}
                 Some(lease) => return lease.map_err(|error| self.not_lent(error)),
@@ -439,20 +453,34 @@ impl Call {
     }
 }
 
-/// Runs a future that goes on when nobody waits for it any more: an opening that was begun ends by itself, in a session
-/// for the next call or in a failure that the budget counts. If it ended with the patience of its callers, a server that
-/// hangs would be started again and again by calls that have little. `None` if its runtime went away.
-async fn outlive<T: Send + 'static>(future: impl Future<Output = T> + Send + 'static) -> Option<T> {
+/// Runs a future that goes on when nobody waits for it any more, if it has `begun` to open something: an opening that was
+/// begun ends by itself, in a session for the next call or in a failure that the budget counts. If it ended with the
+/// patience of its callers, a server that hangs would be started again and again by calls that have little. What has not
+/// begun gives its place in the queue to others. `None` if its runtime went away.
+async fn outlive<T: Send + 'static>(
+    future: impl Future<Output = T> + Send + 'static,
+    begun: Arc<AtomicBool>,
+) -> Option<T> {
     let mut future = Box::pin(future);
     // Most often a session is there already.
     let first = poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await;
     if let Poll::Ready(output) = first {
         return Some(output);
     }
-    let (done, output) = oneshot::channel();
+    let (mut done, output) = oneshot::channel();
     tokio::spawn(async move {
+        let output = tokio::select! {
+            biased;
+            output = &mut future => output,
+            () = done.closed() => {
+                if !begun.load(Ordering::Relaxed) {
+                    return;
+                }
+                future.await
+            }
+        };
         // What nobody takes is dropped: a lease is given back.
-        let _ = done.send(future.await);
+        let _ = done.send(output);
     });
     output.await.ok()
 }

@@ -77,7 +77,11 @@ impl Shared {
                 server.supervisor.shutdown(limit).await;
             });
         }
-        let names = |names: Vec<Arc<str>>| names.iter().map(|name| name.to_string()).collect();
+        let names = |names: Vec<Arc<str>>| {
+            let mut names: Vec<_> = names.iter().map(|name| name.to_string()).collect();
+            names.sort();
+            names
+        };
         report.added = names(changes.added);
         report.changed = names(changes.changed);
         report.removed = names(changes.removed);

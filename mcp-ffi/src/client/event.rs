@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     credentials::CredentialsNeeded, error::Error, link::Link, list::ListKind, log::Log,
-    origin::Origin,
+    origin::Origin, session_news::SessionNews,
 };
 
 /// Something that happened. It owns what it says: it may be kept, and outlives its client.
@@ -101,6 +101,9 @@ pub enum EventKind {
     LinkClose(Link),
     /// The link takes again what comes from the server, after [`Link::received`] was refused.
     LinkResume(Link),
+    /// Something happened to a scoped session, for a host that takes that ([`HostTakes`](crate::HostTakes)). Of one
+    /// session only the newest is kept for a host that is slow to take it.
+    Session(SessionNews),
     /// The client is closed. It is the last event.
     Closed,
 }
@@ -112,6 +115,7 @@ impl EventKind {
             Self::Result(answer) => answer.text().into(),
             Self::Error(error) => (&error.message).into(),
             Self::ServerState(status) => (&status.text).into(),
+            Self::Session(news) => (&news.text).into(),
             Self::Log(log) => log.text().into(),
             Self::ResourceUpdated(params) => serde_json::from_slice(params)
                 .map_or(Cow::Borrowed(""), |Updated { uri }| uri.into()),
@@ -148,6 +152,7 @@ impl EventKind {
             Self::CredentialsNeeded(needed) => needed.json().len(),
             Self::RequestWithdrawn(_)
             | Self::ServerState(_)
+            | Self::Session(_)
             | Self::CatalogueChanged(_)
             | Self::Dropped(_)
             | Self::LinkOpen(_)

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use mcp_pool::Closing;
+use mcp_pool::{Closing, SessionId};
 
 use super::{
     Client,
@@ -20,6 +20,7 @@ use super::{
 enum Whose {
     Scope(Arc<str>, Arc<str>),
     Server(Arc<Server>),
+    Session(SessionId),
     Domain(Arc<str>),
     All,
 }
@@ -48,6 +49,8 @@ impl Whose {
                 *domain == origin.domain && Some(scope) == origin.scope.as_ref()
             }
             Self::Server(server) => server.domain == origin.domain && server.name == origin.server,
+            // Whoever waits for it or calls on it is told by the pool.
+            Self::Session(_) => false,
             Self::Domain(domain) => *domain == origin.domain,
             Self::All => true,
         }
@@ -55,9 +58,10 @@ impl Whose {
 }
 
 impl Shared {
-    fn close_sessions(&self, whose: &Whose, manner: Manner) {
+    /// How many scoped sessions were meant, those that were being opened among them.
+    fn close_sessions(&self, whose: &Whose, manner: Manner) -> usize {
         // Everyone is told before this returns, and nobody is awaited: each closing is bounded by itself.
-        drop(self.close_scoped(whose, manner));
+        let scoped = self.close_scoped(whose, manner).victims();
         for server in self.with_home_sessions(whose) {
             self.close_home(&server, manner);
         }
@@ -66,6 +70,7 @@ impl Shared {
             self.calls
                 .stop_those(Stop::SessionClosed, |origin| whose.have(origin));
         }
+        scoped
     }
 
     fn close_scoped(&self, whose: &Whose, manner: Manner) -> Closing {
@@ -81,6 +86,8 @@ impl Shared {
             (Whose::Server(server), Some(limit)) => {
                 pool.drain_server(&server.domain, &server.name, limit)
             }
+            (Whose::Session(id), None) => pool.close_id(*id),
+            (Whose::Session(id), Some(limit)) => pool.drain_id(*id, limit),
             (Whose::Domain(domain), None) => pool.close_domain(domain),
             (Whose::Domain(domain), Some(limit)) => pool.drain_domain(domain, limit),
             (Whose::All, None) => pool.close_all(),
@@ -91,7 +98,7 @@ impl Shared {
     fn with_home_sessions(&self, whose: &Whose) -> Vec<Arc<Server>> {
         let servers = self.servers();
         match whose {
-            Whose::Scope(..) => Vec::new(),
+            Whose::Scope(..) | Whose::Session(_) => Vec::new(),
             Whose::Server(server) => vec![server.clone()],
             Whose::Domain(domain) => {
                 let slots = servers.of(domain).map(|(_, slot)| slot);
@@ -99,6 +106,15 @@ impl Shared {
             }
             Whose::All => servers.all().cloned().collect(),
         }
+    }
+
+    fn session_of(&self, number: u64) -> Option<SessionId> {
+        self.sessions.find(number).or_else(|| {
+            // It is being opened, if it is there at all.
+            let all = self.pool.snapshot().sessions;
+            let it = all.iter().find(|session| session.id.get() == number);
+            it.map(|session| session.id)
+        })
     }
 
     fn close_home(&self, server: &Server, manner: Manner) {
@@ -166,6 +182,24 @@ impl Client {
         self.shared.check_open()?;
         let server = self.shared.servers().get(domain, server)?;
         Ok(Whose::Server(server))
+    }
+
+    /// Closes the scoped session of this number, from [`SessionNews`](crate::SessionNews) or
+    /// [`ScopedStatus`](crate::ScopedStatus), and never the one that took its place. `false` if it is gone.
+    pub fn close_session(&self, session: u64) -> bool {
+        self.close_numbered(session, Manner::AtOnce)
+    }
+
+    /// As [`Client::close_session`], in the manner of [`Client::drain_scope`].
+    pub fn drain_session(&self, session: u64, limit: Option<Duration>) -> bool {
+        self.close_numbered(session, Manner::Drain(limit))
+    }
+
+    fn close_numbered(&self, session: u64, manner: Manner) -> bool {
+        let Some(id) = self.shared.session_of(session) else {
+            return false;
+        };
+        self.shared.close_sessions(&Whose::Session(id), manner) > 0
     }
 
     /// Closes every session of a domain, busy or not, home sessions among them.

@@ -39,8 +39,11 @@ mod scope;
 mod scoped;
 mod server;
 mod servers;
+mod session_news;
+mod sessions;
 mod settings;
 mod shared;
+mod snapshot;
 mod standing;
 mod takes;
 mod tools;
@@ -54,7 +57,7 @@ use std::{
 };
 
 use mcp_budget::{GateLimits, SharedGate};
-use mcp_pool::{Limits, Pool};
+use mcp_pool::Pool;
 use mcp_transport::stdio::Spawner;
 use tokio::{sync::watch, time::timeout};
 
@@ -70,6 +73,7 @@ use self::{
     prepared::{Work, tool_params},
     queue::EventQueue,
     runtime::Driver,
+    sessions::Sessions,
     shared::Shared,
 };
 pub use mcp_transport::session::{ServerRequestKind, Withdrawn};
@@ -81,10 +85,12 @@ pub use self::{
     link::Link,
     list::ListKind,
     log::{Log, LogLevel},
-    options::{CallOptions, ClientOptions},
+    options::{CallOptions, ClientOptions, PoolLimits},
     prepared::PreparedCall,
     scope::{DEPLOYMENT, Scope},
     servers::{InvalidServer, Report},
+    session_news::{CloseReason, SessionChange, SessionNews},
+    snapshot::{ClientStatus, NamedServer, ScopedStatus},
     takes::HostTakes,
     tools::KnownTools,
 };
@@ -113,17 +119,24 @@ impl Client {
         let queue = Arc::new(EventQueue::new().map_err(local)?);
         let driver = Driver::new().map_err(local)?;
         let runtime = driver.handle().clone();
-        let limits = Limits {
-            capacity: options.max_sessions,
-            close_limit: options.close_timeout,
-            ..Limits::default()
+        // A status page says how old and how long idle a session is.
+        let limits = PoolLimits {
+            keep_time: true,
+            ..options.pool.clone()
         };
+        let host = options.takes.sessions.then(|| queue.clone());
+        let sessions = Arc::new(Sessions::new(host));
+        let pool = Pool::observed(runtime.clone(), limits, {
+            let sessions = sessions.clone();
+            move |event| sessions.heard(event)
+        });
         let (cut, ids) = (watch::Sender::new(false), Ids::default());
         Ok(Self {
             shared: Arc::new(Shared {
                 links: Links::new(queue.clone(), runtime.clone()),
                 queue,
-                pool: Pool::on(runtime.clone(), limits),
+                pool,
+                sessions,
                 servers: Mutex::default(),
                 calls: Calls::new(ids.clone()),
                 asked: Arc::new(Asked::new(ids)),

@@ -2,13 +2,19 @@
 
 use std::time::Duration;
 
+pub use mcp_pool::Limits as PoolLimits;
+
 use super::{event::Context, takes::HostTakes};
+
+/// How long a session may be idle unless said otherwise: whoever comes back after half an hour has another opened.
+pub(super) const IDLE_TTL: Duration = Duration::from_secs(30 * 60);
 
 /// What a client is made with.
 #[derive(Debug, Clone)]
 pub struct ClientOptions {
-    /// The most scoped sessions that are kept at a time.
-    pub max_sessions: usize,
+    /// The bounds of the pool of scoped sessions. By default an idle one is closed after half an hour. The pool keeps
+    /// time whether it is asked to or not.
+    pub pool: PoolLimits,
     /// How long the closing of the client may take, unless it is told otherwise.
     pub close_timeout: Duration,
     /// How many bytes of what one server said may wait for the host, until it has dropped the events; over it, and one
@@ -27,7 +33,10 @@ pub struct ClientOptions {
 impl Default for ClientOptions {
     fn default() -> Self {
         Self {
-            max_sessions: 256,
+            pool: PoolLimits {
+                idle_ttl: Some(IDLE_TTL),
+                ..PoolLimits::default()
+            },
             close_timeout: Duration::from_millis(3800),
             max_queued: 64 << 20,
             client_name: "mcpconn".into(),
@@ -49,6 +58,9 @@ pub struct CallOptions {
     pub idle_timeout: Option<Duration>,
     /// Asks the server for progress, heard as events.
     pub progress: bool,
+    /// The call ends with an error where another session would take the place of one that is gone, for what the server
+    /// kept for it is gone too. Of two calls the host compares [`Answer::generation`](crate::Answer::generation).
+    pub same_session: bool,
     /// The host's own; each event of the call bears it, and it is dropped with the last.
     pub context: Option<Context>,
 }
@@ -60,6 +72,7 @@ impl Default for CallOptions {
             timeout: Some(Duration::from_secs(300)),
             idle_timeout: None,
             progress: false,
+            same_session: false,
             context: None,
         }
     }

@@ -7,11 +7,9 @@ use serde::Deserialize;
 
 use super::{
     error::{Error, Kind},
+    options::IDLE_TTL,
     settings::{Never, OrNever, from_object},
 };
-
-/// How long a session may be idle unless said otherwise: whoever comes back after half an hour has another opened.
-const IDLE_TTL: Duration = Duration::from_secs(30 * 60);
 
 /// The bounds as they are written; absent is the default, and 0 is 0.
 #[derive(Debug, Default, Deserialize)]

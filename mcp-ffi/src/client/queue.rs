@@ -54,6 +54,7 @@ enum Entry {
 enum Latest {
     Progress(u64),
     ServerState(Lane, u64),
+    Session(u64),
     Catalogue(Lane, ListKind),
     Credentials(Lane),
 }
@@ -179,6 +180,7 @@ impl State {
         let latest = match &event.kind {
             EventKind::Progress(_) => Some(Latest::Progress(event.id)),
             EventKind::ServerState(status) => Some(Latest::ServerState(lane, status.generation)),
+            EventKind::Session(news) => Some(Latest::Session(news.session)),
             EventKind::CatalogueChanged(list) => Some(Latest::Catalogue(lane, *list)),
             EventKind::CredentialsNeeded(_) => Some(Latest::Credentials(lane)),
             _ => None,

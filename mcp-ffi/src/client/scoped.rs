@@ -2,11 +2,12 @@
 
 use std::{
     future::pending,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 
 use mcp_budget::{Failure, Leave, Pulse, Scoped, Unavailable, Why, keep_alive};
+use mcp_pool::SessionId;
 use mcp_transport::error::{self, ErrorKind};
 use tokio::{
     sync::watch,
@@ -19,7 +20,10 @@ use super::{
     hearing::Hearing,
     home::HomeConnector,
     open::{Opener, Whose, failure},
+    origin::Origin,
+    queue::Lane,
     server::Server,
+    sessions::{Known, Sessions},
 };
 
 /// Why there is no scoped session, for all calls that wait for the same one.
@@ -54,6 +58,31 @@ struct Parts {
     close_timeout: Duration,
     cut: watch::Receiver<bool>,
     closing: Mutex<Option<Closing>>,
+    place: Place,
+}
+
+/// Where it is known, from when the pool gives it a name until it is gone.
+struct Place {
+    sessions: Arc<Sessions>,
+    origin: Origin,
+    lane: Lane,
+    id: OnceLock<SessionId>,
+}
+
+impl Place {
+    fn lost(&self, how: &str) {
+        if let Some(id) = self.id.get() {
+            self.sessions.lost(*id, how);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.get() {
+            self.sessions.forget(*id);
+        }
+    }
 }
 
 impl std::fmt::Debug for Parts {
@@ -71,19 +100,16 @@ impl ScopedSession {
         server: &Server,
         scope: Arc<str>,
         leave: Leave<HomeConnector>,
+        sessions: Arc<Sessions>,
     ) -> Result<Self, NotOpened> {
         let opener = &server.opener;
+        let origin = server.origin(Some(scope));
+        let hearing = Arc::new(Hearing::new(opener, origin.clone(), server.lane, None));
         let whose = Whose {
-            origin: server.origin(Some(scope)),
+            origin: origin.clone(),
             generation: leave.generation(),
             lane: server.lane,
         };
-        let hearing = Arc::new(Hearing::new(
-            opener,
-            whose.origin.clone(),
-            server.lane,
-            None,
-        ));
         match opener
             .open(leave.attempt().number, whose, hearing.clone())
             .await
@@ -96,6 +122,12 @@ impl ScopedSession {
                     close_timeout: opener.settings().close_timeout(),
                     cut: opener.cut(),
                     closing: Mutex::default(),
+                    place: Place {
+                        sessions,
+                        origin,
+                        lane: server.lane,
+                        id: OnceLock::new(),
+                    },
                 }));
                 // Whether anybody has borrowed it yet or not.
                 tokio::spawn(opened.clone().watch(opener.clone()));
@@ -122,23 +154,27 @@ impl ScopedSession {
         self.0.budget.proven();
     }
 
+    /// It was not closed by us, and is no more. Every loss may be told; the first counts.
     pub(super) fn lost(&self, error: &error::Error) {
+        self.0.place.lost(&error.message);
         self.0.budget.lost(failure(error));
     }
-}
 
-impl ScopedSession {
+    /// Completes when it has ended, and budget and host can be told how.
+    pub(super) async fn ended(&self) {
+        let error = self.session().session().ended().await;
+        if error.kind != ErrorKind::Closed {
+            self.lost(&error);
+        }
+    }
+
     /// Sees to it until it ends: keeps it alive, proves it if it lives long, and tells the budget how it ended. That it
     /// was closed by us costs nothing, and is told by dropping it.
     async fn watch(self, opener: Arc<Opener>) {
-        let ended = self.session().session().ended();
         tokio::select! {
-            error = ended => {
-                if error.kind != ErrorKind::Closed {
-                    self.lost(&error);
-                }
-            }
+            () = self.ended() => {}
             silent = keep_alive(self.clone(), || opener.settings().policy()) => {
+                self.0.place.lost(&silent.error.to_string());
                 self.0.budget.lost(silent);
                 // The pool hears of its end, and evicts it.
                 self.session().close(self.0.close_timeout).await;
@@ -181,6 +217,14 @@ impl mcp_budget::Session for ScopedSession {
 }
 
 impl mcp_pool::Session for ScopedSession {
+    fn named(&self, id: SessionId) {
+        let place = &self.0.place;
+        if place.id.set(id).is_ok() {
+            let known = Known::new(id, place.origin.clone(), place.lane, self.generation());
+            place.sessions.named(known);
+        }
+    }
+
     fn retire(&self) {
         let closing = self.0.session.close(self.0.close_timeout);
         *self

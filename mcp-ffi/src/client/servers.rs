@@ -37,7 +37,7 @@ impl Slot {
     }
 }
 
-/// What a configuration changed.
+/// What a configuration changed: names of servers, each list in their order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// Servers that were not there before.
@@ -48,7 +48,7 @@ pub struct Report {
     pub removed: Vec<String>,
     /// Servers that were not touched.
     pub unchanged: Vec<String>,
-    /// Servers whose entry is not usable.
+    /// Servers whose entry is not usable. One that was there before is among those that are removed, too.
     pub invalid: Vec<InvalidServer>,
 }
 
@@ -101,6 +101,15 @@ impl Servers {
             .get(domain_or_default(domain))
             .into_iter()
             .flatten()
+    }
+
+    /// All servers with their domains and names.
+    pub(super) fn slots(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>, &Slot)> {
+        self.domains.iter().flat_map(|(domain, servers)| {
+            servers
+                .iter()
+                .map(move |(server, slot)| (domain, server, slot))
+        })
     }
 
     /// All servers that can be used.

@@ -26,6 +26,7 @@ use super::{
     scoped::{NotOpened, ScopedSession},
     server::Server,
     servers::Servers,
+    sessions::Sessions,
     tools,
 };
 
@@ -35,6 +36,8 @@ pub(super) struct Shared {
     pub(super) options: ClientOptions,
     pub(super) queue: Arc<EventQueue>,
     pub(super) pool: Pool<mcp_pool::Key, ScopedSession, NotOpened>,
+    /// What is in the pool, as the host may name it.
+    pub(super) sessions: Arc<Sessions>,
     pub(super) servers: Mutex<Servers>,
     pub(super) calls: Calls,
     /// What servers ask of the host.

@@ -25,6 +25,8 @@ pub struct HostTakes {
     /// Notifications that are nothing else here: what a server has of its own. With `elicitation_url` come its
     /// completions (`notifications/elicitation/complete`) too.
     pub notifications: bool,
+    /// What happens to scoped sessions: [`EventKind::Session`](crate::EventKind::Session).
+    pub sessions: bool,
 }
 
 impl HostTakes {

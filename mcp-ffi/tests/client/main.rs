@@ -2,17 +2,21 @@
 
 mod child;
 mod closes;
+mod composition;
 mod credentials;
 mod deadlines;
 mod expiry;
 mod faults;
 
 mod host;
+mod limits;
 mod link;
 mod listening;
 mod lists;
 mod methods;
+mod news;
 mod notifications;
+mod reconcile;
 mod requests;
 mod secrets;
 mod server;

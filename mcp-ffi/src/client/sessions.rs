@@ -1,0 +1,151 @@
+//! The scoped sessions that there are, by their numbers.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use mcp_pool::{Event as PoolEvent, Key, SessionId, Why};
+
+use super::{
+    event::{Event, EventKind},
+    origin::Origin,
+    queue::{EventQueue, Lane},
+    session_news::{SessionChange, SessionNews},
+};
+
+/// Every scoped session from when it opened until it left the pool, and the way to the host that wants to hear of them.
+#[derive(Debug)]
+pub(super) struct Sessions {
+    /// `None` if the host does not want to hear of them.
+    host: Option<Arc<EventQueue>>,
+    known: Mutex<HashMap<u64, Known>>,
+}
+
+/// A scoped session, as the host may name it.
+#[derive(Debug)]
+pub(super) struct Known {
+    id: SessionId,
+    origin: Origin,
+    lane: Lane,
+    generation: u64,
+    /// It took its slot, and that was said.
+    said: bool,
+    /// It left before that was said: the pool tells on whichever thread makes something happen.
+    left: Option<Why>,
+    /// How it was lost.
+    lost: Option<String>,
+}
+
+impl Known {
+    pub(super) fn new(id: SessionId, origin: Origin, lane: Lane, generation: u64) -> Self {
+        Self {
+            id,
+            origin,
+            lane,
+            generation,
+            said: false,
+            left: None,
+            lost: None,
+        }
+    }
+}
+
+impl Sessions {
+    pub(super) fn new(host: Option<Arc<EventQueue>>) -> Self {
+        Self {
+            host,
+            known: Mutex::default(),
+        }
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<u64, Known>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// It has opened, and the pool knows it by its number from here on.
+    pub(super) fn named(&self, session: Known) {
+        self.known().insert(session.id.get(), session);
+    }
+
+    /// How it was lost, before it is evicted. The first word counts.
+    pub(super) fn lost(&self, id: SessionId, how: &str) {
+        if let Some(session) = self.known().get_mut(&id.get()) {
+            session.lost.get_or_insert_with(|| how.into());
+        }
+    }
+
+    /// It is gone, whether or not it was ever pooled.
+    pub(super) fn forget(&self, id: SessionId) {
+        self.known().remove(&id.get());
+    }
+
+    /// What a number names, if it is still there.
+    pub(super) fn find(&self, number: u64) -> Option<SessionId> {
+        self.known().get(&number).map(|session| session.id)
+    }
+
+    pub(super) fn generation(&self, id: SessionId) -> Option<u64> {
+        self.known()
+            .get(&id.get())
+            .map(|session| session.generation)
+    }
+
+    /// Something happened in the pool.
+    pub(super) fn heard(&self, event: &PoolEvent<Key>) {
+        let mut known = self.known();
+        match event {
+            PoolEvent::Opened { id, .. } => {
+                let Some(session) = known.get_mut(&id.get()) else {
+                    return;
+                };
+                session.said = true;
+                self.say(session, SessionChange::Opened);
+                if let Some(why) = session.left {
+                    self.say(session, SessionChange::of_retired(why));
+                    known.remove(&id.get());
+                }
+            }
+            PoolEvent::Draining { id, why, .. } => {
+                if let Some(session) = known.get(&id.get()) {
+                    self.say(session, SessionChange::Draining((*why).into()));
+                }
+            }
+            PoolEvent::Retired { id, why, .. } => match known.get_mut(&id.get()) {
+                Some(session) if session.said => {
+                    self.say(session, SessionChange::of_retired(*why));
+                    known.remove(&id.get());
+                }
+                Some(session) => session.left = Some(*why),
+                None => {}
+            },
+            _ => {}
+        }
+    }
+
+    /// Called with the lock held, so that the news of one session come in order.
+    fn say(&self, session: &Known, change: SessionChange) {
+        let Some(queue) = &self.host else {
+            return;
+        };
+        let Origin { server, scope, .. } = &session.origin;
+        let scope = scope.as_deref().unwrap_or_default();
+        let mut text = format!(
+            "server \"{server}\": the session of scope \"{scope}\" {}",
+            change.words()
+        );
+        if let (SessionChange::Lost, Some(how)) = (change, &session.lost) {
+            text += &format!(": {how}");
+        }
+        let news = SessionNews {
+            session: session.id.get(),
+            generation: session.generation,
+            change,
+            text,
+        };
+        queue.push(
+            session.lane,
+            Event::of(EventKind::Session(news), &session.origin),
+        );
+    }
+}
