@@ -149,3 +149,102 @@ impl Sessions {
         );
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use mcp_pool::registry::{Admission, Registry, Rules, Want};
+    use mcp_pool::{Fingerprint, Timestamp};
+
+    use super::*;
+    use crate::client::session_news::CloseReason;
+
+    fn key() -> Key {
+        Key::new("deployment", "server", "chat")
+    }
+
+    /// The name of a session to be.
+    fn id() -> SessionId {
+        let mut registry: Registry<Key, (), ()> = Registry::new(Rules::with_capacity(1));
+        let key = key();
+        let (binding, _) = registry.ensure_binding(&key.domain, &key.server, Fingerprint(1));
+        match registry.admit(Timestamp::ZERO, &key, binding, Want::CALL, |_| ()) {
+            Ok(Admission::Started(id)) => id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn known(id: SessionId) -> Known {
+        let origin = Origin {
+            domain: "deployment".into(),
+            server: "server".into(),
+            scope: Some("chat".into()),
+        };
+        Known::new(id, origin, Lane(1), 7)
+    }
+
+    fn changes(queue: &EventQueue) -> Vec<SessionChange> {
+        std::iter::from_fn(|| queue.pop())
+            .map(|event| match event.kind {
+                EventKind::Session(news) => news.change,
+                other => panic!("{other:?}"),
+            })
+            .collect()
+    }
+
+    fn retired(id: SessionId, why: Why) -> PoolEvent<Key> {
+        let key = key();
+        PoolEvent::Retired { id, key, why }
+    }
+
+    #[test]
+    fn the_end_of_a_session_is_said_after_its_opening_also_where_it_is_heard_before() {
+        let queue = Arc::new(EventQueue::new().unwrap());
+        let sessions = Sessions::new(Some(queue.clone()));
+        let id = id();
+        sessions.named(known(id));
+        sessions.heard(&retired(id, Why::Closed));
+        assert_eq!(changes(&queue), []);
+        sessions.heard(&PoolEvent::Opened { id, key: key() });
+        assert_eq!(
+            changes(&queue),
+            [SessionChange::Closed(CloseReason::Host)],
+            "of the two the newest is kept"
+        );
+        assert!(sessions.find(id.get()).is_none());
+    }
+
+    #[test]
+    fn nothing_is_said_of_a_session_that_never_had_a_slot_and_nothing_of_it_is_kept() {
+        let queue = Arc::new(EventQueue::new().unwrap());
+        let sessions = Sessions::new(Some(queue.clone()));
+        let id = id();
+        sessions.named(known(id));
+        sessions.heard(&retired(id, Why::NoSlot));
+        sessions.forget(id);
+        assert_eq!(changes(&queue), []);
+        assert!(sessions.known().is_empty());
+    }
+
+    #[test]
+    fn how_a_session_was_lost_is_said_by_the_first_word() {
+        let queue = Arc::new(EventQueue::new().unwrap());
+        let sessions = Sessions::new(Some(queue.clone()));
+        let id = id();
+        sessions.named(known(id));
+        sessions.heard(&PoolEvent::Opened { id, key: key() });
+        sessions.lost(id, "it exited with 3");
+        sessions.lost(id, "the pipe broke");
+        sessions.heard(&retired(id, Why::Dead));
+        let Some(EventKind::Session(news)) = queue.pop().map(|event| event.kind) else {
+            panic!("it is told");
+        };
+        assert_eq!(
+            (news.change, news.generation, news.session),
+            (SessionChange::Lost, 7, id.get())
+        );
+        assert_eq!(
+            news.text,
+            "server \"server\": the session of scope \"chat\" was lost: it exited with 3"
+        );
+    }
+}
