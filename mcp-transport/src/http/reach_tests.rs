@@ -344,7 +344,7 @@ fn configured(url: &str, ours: &Value) -> Result<config::ServerConfig, ConfigErr
 fn remote(url: &str, ours: &Value) -> RemoteConfig {
     match configured(url, ours).expect("good").connection {
         Connection::Http(remote) => remote,
-        Connection::Stdio(config) => panic!("{config:?}"),
+        other => panic!("{other:?}"),
     }
 }
 
