@@ -361,3 +361,14 @@ async fn results_that_nobody_takes_stop_the_reading_until_they_are_taken() {
     drop(calls);
     assert_eq!(backlog.bytes(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_was_closed_is_read_to_its_end() {
+    let backlog = Backlog::new(1000);
+    let open = open_with(Offers::default(), Some(backlog.clone())).await;
+    let _held = backlog.hold(10_000);
+    assert!(!open.fake.is_read());
+    // A server that cannot write does not hear that it is to go.
+    drop(open.session.close(Duration::from_secs(1)));
+    assert!(open.fake.is_read());
+}

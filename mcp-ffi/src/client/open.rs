@@ -170,6 +170,8 @@ impl Opener {
     ) -> Result<Session, error::Error> {
         let listens =
             self.settings().listen() && (whose.origin.scope.is_none() || handler.offers().any());
+        // Until there is, no answer would be read, and the server would seem to be slow.
+        self.backlog.room().await;
         let (transport, default_timeout): (Arc<dyn Transport>, _) = match &self.way {
             Way::Stdio(config) => (
                 Arc::new(StdioTransport::with_spawner(

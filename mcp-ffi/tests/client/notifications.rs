@@ -1,7 +1,7 @@
 //! What servers say on their own.
 
 use std::{
-    thread,
+    fs, thread,
     time::{Duration, Instant},
 };
 
@@ -188,9 +188,10 @@ fn a_slow_host_gets_the_newest_log_messages_and_is_told_of_the_others() {
     assert_eq!(dropped, [six]);
 }
 
-#[test]
-fn a_host_that_frees_nothing_holds_up_the_server_that_floods_it_and_that_alone() {
-    const LIMIT: usize = 1 << 20;
+const LIMIT: usize = 1 << 20;
+
+/// A client that keeps little, with a server that floods it and another.
+fn client_to_flood(branches: &str, ours: Value) -> Client {
     let options = ClientOptions {
         takes: HostTakes {
             logs: true,
@@ -200,36 +201,68 @@ fn a_host_that_frees_nothing_holds_up_the_server_that_floods_it_and_that_alone()
         ..ClientOptions::default()
     };
     let client = Client::new(options).unwrap();
-    // Its silence, while it is not read, would be a loss twice over.
-    let budget = json!({"budget": {"keepalive_ms": 20, "probe_deadline_ms": 20}});
-    let one: Value = serde_json::from_str(&child::config(FLOODS, budget)).unwrap();
+    let one: Value = serde_json::from_str(&child::config(branches, ours)).unwrap();
     let two: Value = serde_json::from_str(&child::config(FLOODS, json!({}))).unwrap();
     let both = json!({"server": one["server"], "other": two["server"]});
     client.configure("", &both.to_string()).unwrap();
-    let flood = call(&client, "flood");
+    client
+}
 
-    let bytes =
-        |logs: &[Event]| -> usize { logs.iter().map(|event| event.kind.text().len()).sum() };
+/// As they count.
+fn bytes(logs: &[Event]) -> usize {
+    let of = |event: &Event| match &event.kind {
+        EventKind::Log(log) => log.params.len(),
+        _ => 0,
+    };
+    logs.iter().map(of).sum()
+}
+
+/// Calls the other server once, and gives the log messages that come meanwhile. No call to the first ends.
+fn other_is_served(client: &Client) -> Vec<Event> {
+    let (home, options) = (Scope::default(), CallOptions::default());
+    let other = client.call_tool(&home, "other", "any", "", options);
+    let other = other.unwrap();
+    let mut logs = Vec::new();
+    let ended = next(client, |event| {
+        if matches!(event.kind, EventKind::Log(_)) {
+            logs.push(event.clone());
+        }
+        assert!(!event.is_completion() || event.id == other, "{event:?}");
+        event.id == other
+    });
+    assert_eq!(ended.kind.text(), "well");
+    logs
+}
+
+fn others_are_served(client: &Client, time: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        other_is_served(client);
+    }
+}
+
+/// Holds what floods the client until no more of it comes, while the other server is served.
+fn held_until_it_stops(client: &Client) -> Vec<Event> {
     let mut held = Vec::new();
     let begun = Instant::now();
-    // The texts are not all that counts.
-    while bytes(&held) < LIMIT / 10 * 9 || begun.elapsed() < Duration::from_millis(300) {
+    while bytes(&held) <= LIMIT || begun.elapsed() < Duration::from_millis(300) {
         assert!(begun.elapsed() < LONG, "{} logs came", held.len());
-        let (home, options) = (Scope::default(), CallOptions::default());
-        let other = client
-            .call_tool(&home, "other", "any", "", options)
-            .unwrap();
-        let ended = next(&client, |event| {
-            if matches!(event.kind, EventKind::Log(_)) {
-                held.push(event.clone());
-            }
-            assert_ne!(event.id, flood);
-            event.id == other
-        });
-        assert_eq!(ended.kind.text(), "well");
+        held.extend(other_is_served(client));
     }
-    // The messages that came with one read.
+    // Beside the limit, the messages that came with one read.
     assert!(bytes(&held) < LIMIT + (2 << 20), "{} bytes", bytes(&held));
+    held
+}
+
+#[test]
+fn a_host_that_frees_nothing_holds_up_the_server_that_floods_it_and_that_alone() {
+    // Its silence, while it is not read, would be a loss twice over.
+    let client = client_to_flood(
+        FLOODS,
+        json!({"budget": {"keepalive_ms": 20, "probe_deadline_ms": 20}}),
+    );
+    let flood = call(&client, "flood");
+    let held = held_until_it_stops(&client);
 
     // What it takes is freed from here on.
     let mut logs = held.len();
@@ -243,6 +276,29 @@ fn a_host_that_frees_nothing_holds_up_the_server_that_floods_it_and_that_alone()
     assert_eq!(logs, 1000);
     let status = client.server_status("", "server").unwrap();
     assert_eq!(status.generation, 1, "{status:?}");
+}
+
+#[test]
+fn no_session_is_opened_with_a_server_that_is_not_read() {
+    // Each process that is asked to open a session leaves a dot.
+    let dots = concat!(env!("CARGO_TARGET_TMPDIR"), "/opened-while-not-read");
+    fs::write(dots, "").unwrap();
+    let counts = format!(
+        r#"*'"initialize"'*) printf . >>'{dots}'
+            answer '{{"protocolVersion":"2025-06-18","capabilities":{{}},"serverInfo":{{"name":"s","version":"0"}}}}' ;;{FLOODS}"#
+    );
+    let client = client_to_flood(&counts, json!({}));
+    // A server that proved itself opens sessions without delay.
+    assert_eq!(answered(&client, call(&client, "any")), "well");
+    call(&client, "flood");
+    let held = held_until_it_stops(&client);
+    let scoped = call_in(&client, &Scope::new("", "chat"), "any");
+    others_are_served(&client, Duration::from_millis(300));
+    // Its answer would not be read, and it would seem to be slow.
+    assert_eq!(fs::read_to_string(dots).unwrap(), ".");
+    drop(held);
+    assert_eq!(answered(&client, scoped), "well");
+    assert_eq!(fs::read_to_string(dots).unwrap(), "..");
 }
 
 #[test]

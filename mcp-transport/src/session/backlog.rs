@@ -8,6 +8,8 @@ use std::{
     },
 };
 
+use tokio::sync::Notify;
+
 use crate::transport::Transport;
 
 /// How many undelivered bytes of one server are kept before it is not read any more: 64 MiB.
@@ -26,6 +28,7 @@ struct Inner {
     limit: usize,
     bytes: AtomicUsize,
     transports: Mutex<Vec<Weak<dyn Transport>>>,
+    freed: Notify,
 }
 
 /// Bytes that count until this is dropped.
@@ -42,6 +45,7 @@ impl Backlog {
             limit,
             bytes: AtomicUsize::new(0),
             transports: Mutex::default(),
+            freed: Notify::new(),
         }))
     }
 
@@ -64,6 +68,19 @@ impl Backlog {
         self.bytes() > self.0.limit
     }
 
+    /// Completes once the server may be read.
+    pub async fn room(&self) {
+        loop {
+            let mut freed = std::pin::pin!(self.0.freed.notified());
+            // Listening first, so that what is freed between the look and the wait is not missed.
+            freed.as_mut().enable();
+            if !self.is_over() {
+                return;
+            }
+            freed.await;
+        }
+    }
+
     /// The transport reads on once there is room.
     pub(super) fn attach(&self, transport: Weak<dyn Transport>) {
         let mut transports = self.transports();
@@ -79,6 +96,7 @@ impl Backlog {
     }
 
     fn resume(&self) {
+        self.0.freed.notify_waiters();
         // Outside of the lock, for the transport is foreign.
         let transports = self.transports().clone();
         for transport in transports.iter().filter_map(Weak::upgrade) {
@@ -134,5 +152,13 @@ mod tests {
         assert_eq!((backlog.bytes(), backlog.is_over()), (5, false));
         drop(second);
         assert_eq!(backlog.bytes(), 0);
+    }
+
+    #[tokio::test]
+    async fn there_is_room_at_once_or_when_enough_was_taken() {
+        let backlog = Backlog::new(10);
+        backlog.room().await;
+        let held = backlog.hold(11);
+        tokio::join!(backlog.room(), async { drop(held) });
     }
 }

@@ -327,6 +327,8 @@ impl Router {
                 match &*method {
                     "notifications/progress" => self.progress(params),
                     "notifications/cancelled" => self.canceled(&params),
+                    // Once it has ended nobody listens.
+                    _ if self.ended.get().is_some() => {}
                     _ => self.handler.notification(&method, params),
                 }
             }
@@ -459,7 +461,8 @@ impl Receiver for Router {
     }
 
     fn wants_more(&self) -> bool {
-        !self.backlog.is_over()
+        // What has ended keeps nothing: it is read to its end, so that a server which writes can go.
+        !self.backlog.is_over() || self.ended.get().is_some()
     }
 }
 
