@@ -105,14 +105,7 @@ impl Client {
             deadline: deadline::of(&options),
             options,
         };
-        let origin = call.server.origin(call.scope.clone());
-        let ticket = self
-            .shared
-            .admit(Some(&call.server), origin, &call.options)?;
-        Ok(PreparedCall {
-            ticket,
-            work: Work::List(call, kind),
-        })
+        PreparedCall::admit(&self.shared, call, |call| Work::List(call, kind))
     }
 
     /// Asks a server for one of its lists; see [`Client::prepare_list`].

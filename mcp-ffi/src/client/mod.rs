@@ -192,14 +192,7 @@ impl Client {
             server,
             options,
         };
-        let origin = call.server.origin(call.scope.clone());
-        let ticket = self
-            .shared
-            .admit(Some(&call.server), origin, &call.options)?;
-        Ok(PreparedCall {
-            ticket,
-            work: Work::Request(call),
-        })
+        PreparedCall::admit(&self.shared, call, Work::Request)
     }
 
     /// Calls a tool; see [`Client::prepare_tool_call`].

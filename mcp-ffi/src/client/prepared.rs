@@ -12,6 +12,7 @@ use super::{
     list::ListKind,
     listing::list_tools,
     server::Server,
+    shared::Shared,
 };
 
 /// A call that was admitted; it leaves when it is [started](Self::start).
@@ -35,6 +36,19 @@ pub(super) enum Work {
 }
 
 impl PreparedCall {
+    pub(super) fn admit(
+        shared: &Arc<Shared>,
+        call: Call,
+        work: impl FnOnce(Call) -> Work,
+    ) -> Result<Self, Error> {
+        let origin = call.server.origin(call.scope.clone());
+        let ticket = shared.admit(Some(&call.server), origin, &call.options)?;
+        Ok(Self {
+            ticket,
+            work: work(call),
+        })
+    }
+
     /// What each of its events bears, and [`Client::cancel`](crate::Client::cancel) takes.
     pub fn id(&self) -> u64 {
         self.ticket.voice.id

@@ -50,14 +50,7 @@ impl Client {
             deadline: deadline::of(&options),
             options,
         };
-        let origin = call.server.origin(call.scope.clone());
-        let ticket = self
-            .shared
-            .admit(Some(&call.server), origin, &call.options)?;
-        Ok(PreparedCall {
-            ticket,
-            work: Work::Request(call),
-        })
+        PreparedCall::admit(&self.shared, call, Work::Request)
     }
 
     /// Sends a request of any method; see [`Client::prepare_request`].
