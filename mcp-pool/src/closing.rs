@@ -8,10 +8,9 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    sync::watch,
-    time::{Instant, timeout},
-};
+use tokio::sync::watch;
+
+use crate::runtime::{Instant, timeout};
 
 /// How far a task of the pool is: `false` while only its cancellation bounds it, `true` once its rest is bounded by
 /// itself, and gone when it is over, however it ended.

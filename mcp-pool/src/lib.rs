@@ -105,6 +105,7 @@ mod key;
 mod lease;
 mod pool;
 pub mod registry;
+mod runtime;
 mod slab;
 mod steps;
 mod tasks;

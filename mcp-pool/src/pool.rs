@@ -2,12 +2,7 @@
 
 use std::{fmt, future::Future, pin::pin, sync::Arc, time::Duration};
 
-use tokio::{
-    runtime::Handle as Runtime,
-    sync::{oneshot, watch},
-    task::AbortHandle,
-    time::{Instant, timeout_at},
-};
+use tokio::sync::{oneshot, watch};
 
 use crate::{
     binding::{Binding, Changes, Fingerprint},
@@ -16,6 +11,7 @@ use crate::{
     key::{PoolKey, SessionId},
     lease::{Handle, Lease, Owner, Pin},
     registry::{Admission, Full, Purpose, Refusal, Rules, Target, TurnId, Want},
+    runtime::{AbortHandle, Instant, Runtime, timeout_at},
     tasks::{self, Creation, Locked, Observer, Opening, Shared, State, Task},
 };
 
@@ -551,39 +547,23 @@ impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> Pool<K, S, E> {
 
     /// How the pool is doing.
     pub fn counters(&self) -> Counters {
-        Self::counters_of(&self.lock())
+        self.lock().counters()
     }
 
     /// All of the pool at this moment, for a status page: looks at every session, under the lock.
     pub fn snapshot(&self) -> Snapshot<K> {
         let now = self.shared().now();
         let state = self.lock();
-        let counters = Self::counters_of(&state);
-        let mut sessions = state.registry.sessions(now);
+        let mut snapshot = state.registry.snapshot(now);
+        snapshot.counters = state.counters();
         drop(state);
         if !self.shared().keeps_time() {
-            for session in &mut sessions {
+            for session in &mut snapshot.sessions {
                 session.age = None;
                 session.idle_for = None;
             }
         }
-        Snapshot { counters, sessions }
-    }
-
-    fn counters_of(state: &State<K, S, E>) -> Counters {
-        Counters {
-            capacity: state.registry.rules().capacity,
-            live: state.registry.live(),
-            busy: state.registry.busy(),
-            draining: state.registry.draining(),
-            opening: state.registry.opening(),
-            waiting: state.registry.waiting(),
-            queued_calls: state.registry.queued_calls(),
-            closing: state.closing,
-            panicked: state.panicked,
-            overdue: state.overdue,
-            tally: state.registry.tally(),
-        }
+        snapshot
     }
 
     fn drain(&self, target: Target<'_, K>, limit: Duration) -> Closing {

@@ -24,7 +24,7 @@ pub use answers::{
 
 use crate::{
     binding::{Binding, Changes, Fingerprint},
-    event::{Event, SessionStatus, Stage, Why},
+    event::{Counters, Event, SessionStatus, Snapshot, Stage, Why},
     key::{PoolKey, SessionId},
     slab::{List, Slab},
     steps::step,
@@ -230,6 +230,29 @@ impl<K: PoolKey, O, S> Registry<K, O, S> {
     /// How often what was decided, since the beginning.
     pub fn tally(&self) -> Tally {
         self.tally
+    }
+
+    /// Its sums. Those of what waits and of what panicked are the caller's, and 0 here.
+    pub fn counters(&self) -> Counters {
+        Counters {
+            capacity: self.rules.capacity,
+            live: self.live(),
+            busy: self.busy(),
+            draining: self.draining(),
+            opening: self.opening(),
+            waiting: self.waiting(),
+            queued_calls: self.queued_calls(),
+            tally: self.tally(),
+            ..Counters::default()
+        }
+    }
+
+    /// All of it at one moment. Looks at every session.
+    pub fn snapshot(&self, now: Timestamp) -> Snapshot<K> {
+        Snapshot {
+            counters: self.counters(),
+            sessions: self.sessions(now),
+        }
     }
 
     /// Every session and creation as it stands, oldest first. Looks at all of them.

@@ -7,27 +7,24 @@ use std::{
     ops::{Deref, DerefMut},
     panic::{AssertUnwindSafe, catch_unwind},
     pin::pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, PoisonError, Weak},
     task::Poll,
     time::Duration,
 };
 
-use tokio::{
-    runtime::Handle as Runtime,
-    sync::{Notify, Semaphore, oneshot, watch},
-    time::{Instant, sleep, timeout},
-};
+use tokio::sync::{Notify, Semaphore, oneshot, watch};
 
 use crate::{
     binding::Binding,
     closing::{Closing, Progress},
-    event::{Event, Why},
+    event::{Counters, Event, Why},
     key::{PoolKey, SessionId},
     lease::{BeginError, Detached, Lease, Owner, Pin},
     pool::{AcquireError, Limits, Session},
     registry::{
         AllRetired, Begin, Notice, Promotion, Readmission, Registry, Retired, Rules, Target, TurnId,
     },
+    runtime::{Instant, Mutex, MutexGuard, Runtime, sleep, timeout},
     time::Timestamp,
 };
 
@@ -59,9 +56,9 @@ pub(crate) struct State<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static
     /// The tasks under way, for those who want to see all of them over.
     tasks: HashMap<u64, Progress>,
     next_task: u64,
-    pub(crate) closing: usize,
-    pub(crate) panicked: u64,
-    pub(crate) overdue: u64,
+    closing: usize,
+    panicked: u64,
+    overdue: u64,
 }
 
 /// What became of a wait for a place on a session: the place, or why there is none.
@@ -76,6 +73,14 @@ impl<K: PoolKey, S: Session, E: Clone + Send + Sync + 'static> State<K, S, E> {
             fresh,
             pin: Pin { id, owner },
         })
+    }
+
+    pub(crate) fn counters(&self) -> Counters {
+        let mut counters = self.registry.counters();
+        counters.closing = self.closing;
+        counters.panicked = self.panicked;
+        counters.overdue = self.overdue;
+        counters
     }
 
     pub(crate) fn wait_turn(&mut self, turn: TurnId) -> oneshot::Receiver<Turn<S>> {
