@@ -69,6 +69,13 @@
 // In host_takes: what happens to scoped sessions, MCPCONN_EVENT_SESSION.
 #define MCPCONN_TAKES_SESSIONS 256
 
+// In flags of a client's options: starts no guardian, a small process, begun with the first child process, that ends
+// what is left of those when this process ends without closing its clients, in whatever way. Without it the kernel
+// still kills each server then, but nobody ends what a server has started itself (the real server behind an npx, a
+// browser), nor is a server asked to end before it is killed. Closing and freeing the client leave nothing behind
+// either way.
+#define MCPCONN_CLIENT_NO_GUARDIAN 1
+
 // The values of a mcpconn_status.
 typedef enum {
   // Good.
@@ -579,7 +586,7 @@ typedef struct {
   // What the host takes of what servers say and ask on their own: any of the MCPCONN_TAKES_ flags, joined by |.
   // Servers are told when a session is opened, and what is not taken is refused at once. Default nothing.
   uint32_t host_takes;
-  // Must be 0.
+  // Any of the MCPCONN_CLIENT_ flags, joined by |. Default none.
   uint32_t flags;
   // How long the closing of the client may take, in milliseconds. Default 3800.
   uint64_t close_timeout_ms;

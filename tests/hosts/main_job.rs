@@ -105,3 +105,14 @@ fn a_client_from_before_a_fork_is_refused_in_the_child_and_stays_the_parents() {
         .finish()
         .expect_success();
 }
+
+#[test]
+fn a_host_without_a_guardian_has_no_process_but_its_servers_and_leaves_none() {
+    let scratch = Scratch::new();
+    let log = DemoLog::at(scratch.file("log"));
+    start("no_guardian.c", &[DEMO_SERVER, log.path()], &scratch)
+        .finish()
+        .expect_success();
+    assert_eq!(log.count("helper"), 2);
+    processes::expect_gone(&log.pids(), Duration::from_secs(10));
+}

@@ -15,7 +15,7 @@ use super::{
     event::{hand_out, mcpconn_event},
     fail::{self, Failure, give},
     host::Listener,
-    options::{self, MCPCONN_FOREVER, mcpconn_client_options},
+    options::{self, MCPCONN_CLIENT_NO_GUARDIAN, MCPCONN_FOREVER, mcpconn_client_options},
     status::{Code, mcpconn_status},
     str::mcpconn_str,
     takes,
@@ -150,14 +150,19 @@ pub unsafe extern "C" fn mcpconn_client_new(
             let options = options::read(options)?;
             let listener =
                 Listener::new(options.on_event, options.user_data, options.free_user_data);
-            if options.flags != 0 {
-                return Err(Failure::invalid("mcpconn_client_options: flags is not 0"));
+            if options.flags & !MCPCONN_CLIENT_NO_GUARDIAN != 0 {
+                let message = format!(
+                    "mcpconn_client_options: flags is {:#x}, which has a bit that is no MCPCONN_CLIENT_ flag",
+                    options.flags
+                );
+                return Err(Failure::invalid(message));
             }
             if out.is_null() {
                 return Err(Failure::null("out"));
             }
             let mut made = ClientOptions {
                 takes: takes::of_flags(options.host_takes)?,
+                guardian: options.flags & MCPCONN_CLIENT_NO_GUARDIAN == 0,
                 pool: pool_limits(options.pool_json.read("pool_json")?)?,
                 ..ClientOptions::default()
             };

@@ -40,6 +40,13 @@ pub const MCPCONN_TAKES_NOTIFICATIONS: u32 = 128;
 /// In host_takes: what happens to scoped sessions, MCPCONN_EVENT_SESSION.
 pub const MCPCONN_TAKES_SESSIONS: u32 = 256;
 
+/// In flags of a client's options: starts no guardian, a small process, begun with the first child process, that ends
+/// what is left of those when this process ends without closing its clients, in whatever way. Without it the kernel
+/// still kills each server then, but nobody ends what a server has started itself (the real server behind an npx, a
+/// browser), nor is a server asked to end before it is killed. Closing and freeing the client leave nothing behind
+/// either way.
+pub const MCPCONN_CLIENT_NO_GUARDIAN: u32 = 1;
+
 /// What a client is made with. Begin with MCPCONN_CLIENT_OPTIONS_INIT; a member that is 0 has its default.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +56,7 @@ pub struct mcpconn_client_options {
     /// What the host takes of what servers say and ask on their own: any of the MCPCONN_TAKES_ flags, joined by |.
     /// Servers are told when a session is opened, and what is not taken is refused at once. Default nothing.
     pub host_takes: u32,
-    /// Must be 0.
+    /// Any of the MCPCONN_CLIENT_ flags, joined by |. Default none.
     pub flags: u32,
     /// How long the closing of the client may take, in milliseconds. Default 3800.
     pub close_timeout_ms: u64,

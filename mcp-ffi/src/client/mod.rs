@@ -144,7 +144,11 @@ impl Client {
                 fingerprints: RandomState::new(),
                 leaving: Leaving::new(runtime.clone(), cut.subscribe()),
                 cut,
-                spawner: Spawner::new(),
+                spawner: if options.guardian {
+                    Spawner::new()
+                } else {
+                    Spawner::without_guardian()
+                },
                 gate: SharedGate::new(GateLimits::default()),
                 runtime,
                 options,

@@ -28,6 +28,11 @@ pub struct ClientOptions {
     pub takes: HostTakes,
     /// How long the host may take to answer a request of a server; past it the request is refused.
     pub answer_within: Duration,
+    /// Whether a small process of ours sees to it that no server outlives this process, however that ends.
+    ///
+    /// Without it the kernel kills each server when this process ends without having closed it, but not what a server
+    /// has started itself.
+    pub guardian: bool,
 }
 
 impl Default for ClientOptions {
@@ -43,6 +48,7 @@ impl Default for ClientOptions {
             client_version: env!("CARGO_PKG_VERSION").into(),
             takes: HostTakes::default(),
             answer_within: Duration::from_secs(300),
+            guardian: true,
         }
     }
 }
