@@ -7,6 +7,7 @@ mod credentials;
 mod examples;
 mod expiry;
 mod interop;
+mod links;
 mod main_job;
 mod server_everything;
 mod stdio_faults;
