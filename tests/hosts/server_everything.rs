@@ -22,11 +22,12 @@ fn the_official_server_everything_works_over_stdio() {
 
 #[test]
 fn a_host_answers_what_the_official_server_everything_asks() {
-    let Some(everything) = tools::need("what server-everything asks", tools::everything()) else {
+    let Some(everything) = tools::need("what server-everything asks", Npm::Everything.find())
+    else {
         return;
     };
     let scratch = Scratch::new();
-    let servers = json!({ "everything": { "command": everything.node, "args": [everything.script, "stdio"] } });
+    let servers = json!({ "everything": everything.config(&["stdio"]) });
     start("server_requests.c", &[&servers.to_string()], &scratch)
         .finish()
         .expect_success();
