@@ -534,6 +534,12 @@ impl Budget {
         self.park.is_some_and(|park| park.is_barred(now))
     }
 
+    /// Why it is parked, also while an attempt from before is under way and the state is that of the attempt.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn parked_for(&self) -> Option<Reason> {
+        self.park.map(|park| park.why)
+    }
+
     fn next_probe(&self) -> Option<Timestamp> {
         let at = self.park?.probe_at()?;
         Some(at.max(self.schedule.floor(&self.policy)))

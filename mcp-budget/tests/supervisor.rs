@@ -174,6 +174,17 @@ async fn a_scope_that_waits_goes_before_a_home_session_that_nobody_waits_for() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn who_is_refused_while_an_older_attempt_hangs_is_told_why_it_is_parked() {
+    let (supervisor, connector, _) = supervise(|_| Fate::Hangs);
+    let leave = supervisor.leave(None).await.unwrap();
+    supervisor.start();
+    connector.attempted(1).await;
+    leave.failed(failure(Cause::Auth, "HTTP 401"));
+    let refused = supervisor.leave(None).await.unwrap_err();
+    assert_eq!((refused.why, refused.reason), (Why::Parked, Reason::Auth));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_leave_that_cannot_be_had_in_time_is_refused_at_once() {
     let (supervisor, _, _) = supervise(|_| Fate::Hangs);
     let leave = supervisor.leave(None).await.unwrap();

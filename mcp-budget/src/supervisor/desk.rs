@@ -340,9 +340,10 @@ impl<C: Connect> Desk<C> {
         why: Why,
         next_try: Option<Timestamp>,
     ) -> Unavailable {
+        let parked_for = self.budget.parked_for().filter(|_| why == Why::Parked);
         Unavailable {
             why,
-            reason: self.budget.standing().reason,
+            reason: parked_for.unwrap_or(self.budget.standing().reason),
             next_try: next_try.map(|at| at.since(now)),
             error: self.error.clone(),
         }
