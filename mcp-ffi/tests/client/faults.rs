@@ -198,7 +198,8 @@ fn a_server_that_never_answers_the_end_of_its_session_holds_nobody_up() {
 #[test]
 fn a_server_that_takes_the_connection_and_never_speaks_costs_a_call_its_deadline_and_no_more() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let client = client(&config_of(silent.local_addr().unwrap(), json!({})));
+    let ours = json!({"budget": {"floor_ms": 1}});
+    let client = client(&config_of(silent.local_addr().unwrap(), ours));
     let limit = Duration::from_millis(500);
     for scope in [Scope::default(), Scope::new("", "chat")] {
         let begun = Instant::now();
