@@ -14,13 +14,17 @@
  * seen SERVER                   tells what the server's states said so far
  * configure SERVERS_JSON        gives it other servers
  * wake SERVER                   wakes a server
- * fork                          forks and execs: tells what descriptors the child has
+ * fork                          forks, and leaves a child behind that has copies of all descriptors; tells its pid
+ * fork exec                     forks and execs this program, which checks that it has no descriptor of the client
  * close                         closes the client, and tells the calls that ended with that
  * end                           frees the client, checks that nothing is left, and ends
- * exit | abort | exec           ends in that way, with the client as it is */
+ * exit | abort | exec           ends in that way, with the client as it is
+ *
+ * told --descriptors COUNT      checks that only so many descriptors are open */
 #include "support.h"
 
 #include <inttypes.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 typedef struct told_call {
@@ -282,22 +286,45 @@ static void configure(const mcpconn_client *client, const char *servers)
     mcpconn_text_free(report);
 }
 
-/* A child that execs has the descriptors that are not closed by that; it lists them. */
-static void tell_what_an_exec_inherits(void)
+static void fork_and_stay(void)
 {
     pid_t child;
+    fflush(stdout);
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0)
+        for (;;)
+            pause();
+    tell_begin();
+    printf(",\"pid\":%d", (int)child);
+    tell_end();
+}
+
+static void fork_and_exec(int descriptors)
+{
+    char count[16];
+    pid_t child;
     int status = -1;
+    snprintf(count, sizeof count, "%d", descriptors);
     fflush(stdout);
     child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-        execl("/bin/sh", "sh", "-c",
-              "set -- $(for fd in /proc/$$/fd/*; do echo ${fd##*/}; done); echo \"{\\\"descriptors\\\":\\\"$*\\\"}\"",
-              (char *)NULL);
+        execl("/proc/self/exe", "told", "--descriptors", count, (char *)NULL);
         _exit(127);
     }
     CHECK(waitpid(child, &status, 0) == child);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    tell_begin();
+    tell_end();
+}
+
+/* Aborts without leaving a file. */
+static void fall_down(void)
+{
+    struct rlimit none = { 0, 0 };
+    setrlimit(RLIMIT_CORE, &none);
+    abort();
 }
 
 static void close_client(mcpconn_client *client)
@@ -344,6 +371,8 @@ int main(int argc, char **argv)
     int descriptors = open_descriptors(0);
     mcpconn_client *client;
 
+    if (argc == 3 && !strcmp(argv[1], "--descriptors"))
+        return open_descriptors(atoi(argv[2])) != atoi(argv[2]);
     CHECK(argc == 2);
     client = client_with(argv[1]);
     while (fgets(line, sizeof line, stdin)) {
@@ -374,7 +403,9 @@ int main(int argc, char **argv)
         else if (TOLD("wake", 1))
             tell_status(mcpconn_client_wake(client, str(NULL), str(words[1]), NULL));
         else if (TOLD("fork", 0))
-            tell_what_an_exec_inherits();
+            fork_and_stay();
+        else if (TOLD("fork exec", 0))
+            fork_and_exec(descriptors);
         else if (TOLD("close", 0))
             close_client(client);
         else if (TOLD("end", 0))
@@ -382,7 +413,7 @@ int main(int argc, char **argv)
         else if (TOLD("exit", 0))
             exit(0);
         else if (TOLD("abort", 0))
-            abort();
+            fall_down();
         else if (TOLD("exec", 0))
             execl("/bin/sh", "sh", "-c", "echo executed; read line", (char *)NULL);
         else {

@@ -64,6 +64,11 @@ pub fn compile(source: &str, language: Language, link: Link, scratch: &Scratch) 
 
 /// Starts a host; under the command that `MCPCONN_UNDER` names (valgrind, say), if it does.
 pub fn start(program: &Path, arguments: &[&str]) -> Child {
+    Child::start(&mut command(program, arguments))
+}
+
+/// The command that [`start`] starts.
+pub fn command(program: &Path, arguments: &[&str]) -> Command {
     let under = std::env::var("MCPCONN_UNDER").unwrap_or_default();
     let mut words = under.split_whitespace();
     let mut command = match words.next() {
@@ -73,7 +78,8 @@ pub fn start(program: &Path, arguments: &[&str]) -> Child {
     if !under.is_empty() {
         command.args(words).arg(program);
     }
-    Child::start(command.args(arguments))
+    command.args(arguments);
+    command
 }
 
 fn compiler(language: Language) -> Command {

@@ -16,10 +16,19 @@ pub fn runs(pid: u32) -> bool {
 /// Kills a process, which must be there.
 #[track_caller]
 pub fn kill(pid: u32) {
-    let status = Command::new("kill")
-        .args(["-KILL", &pid.to_string()])
-        .status();
-    assert!(status.expect("kill runs").success(), "no process {pid}");
+    signal("KILL", &pid.to_string());
+}
+
+/// Sends a signal to every process of a group, which must be there.
+#[track_caller]
+pub fn signal_group(name: &str, group: u32) {
+    signal(name, &format!("-{group}"));
+}
+
+#[track_caller]
+fn signal(name: &str, whom: &str) {
+    let status = Command::new("kill").args(["-s", name, "--", whom]).status();
+    assert!(status.expect("kill runs").success(), "no process {whom}");
 }
 
 /// Fails the test unless every one of these processes ends within the limit.

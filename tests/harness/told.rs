@@ -1,6 +1,7 @@
 //! The host that does what it is told: `tests/c/told.c`, as a test drives it.
 
 use std::{
+    os::unix::process::CommandExt,
     thread,
     time::{Duration, Instant},
 };
@@ -78,8 +79,10 @@ impl Told {
     #[track_caller]
     pub fn new(servers: &Value, scratch: &Scratch) -> Self {
         let program = c_host::compile("told.c", Language::C99, Link::Shared, scratch);
+        let mut command = c_host::command(&program, &[&servers.to_string()]);
+        // A group of its own, so that a signal to all of it meets the host and not the test.
         Self {
-            child: c_host::start(&program, &[&servers.to_string()]),
+            child: Child::start(command.process_group(0)),
         }
     }
 
@@ -183,6 +186,16 @@ impl Told {
     pub fn close(&mut self) -> Vec<CallId> {
         let ended: Vec<u64> = read(self.say("close")["ended"].take());
         ended.into_iter().map(CallId).collect()
+    }
+
+    /// Forks, and leaves the child behind with copies of all the host's descriptors; gives its process id.
+    pub fn fork(&mut self) -> u32 {
+        read(self.say("fork")["pid"].take())
+    }
+
+    /// Shows that a program which the host starts by fork and exec gets no descriptor of the client.
+    pub fn fork_and_exec(&mut self) {
+        self.say("fork exec");
     }
 
     /// Frees the client, and shows that the host has no child and no descriptor more than at its start.

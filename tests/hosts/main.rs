@@ -4,6 +4,7 @@ mod bad_input;
 mod closes;
 mod conformance;
 mod credentials;
+mod ends;
 mod examples;
 mod expiry;
 mod interop;
