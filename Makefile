@@ -14,7 +14,7 @@ bench: ## measure, each thing beside what it is to be compared with (slow)
 	@cargo bench --locked -p mcp-pool --bench pool -- --noplot
 	@cargo run --release --manifest-path mcp-transport/bench/Cargo.toml
 
-check: ## the rest of what CI runs: style, header, symbols, least Rust, memory
+check: ## the rest of what CI runs: style, header, symbols, least Rust, memory, fuzzing
 	@tests/tools/check
 
 lib: ## the C library, shared and static, in target/release

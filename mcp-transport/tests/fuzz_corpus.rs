@@ -3,14 +3,21 @@
 #[path = "../fuzz/checks/envelope.rs"]
 #[allow(unreachable_pub)]
 mod envelope;
+#[path = "../fuzz/checks/http_answer.rs"]
+#[allow(unreachable_pub)]
+mod http_answer;
 #[path = "../fuzz/checks/line.rs"]
 #[allow(unreachable_pub)]
 mod line;
+#[path = "../fuzz/checks/sse.rs"]
+#[allow(unreachable_pub)]
+mod sse;
 
 use std::path::Path;
 
-/// How often each seed is changed.
+/// How often each seed is changed; less where a check opens connections.
 const MUTATIONS: usize = 2000;
+const FEW_MUTATIONS: usize = 50;
 
 /// xorshift64*: the same on every machine.
 struct Random(u64);
@@ -73,7 +80,7 @@ fn mutate(bytes: &mut Vec<u8>, random: &mut Random, other: &[u8]) {
     }
 }
 
-fn run(target: &str, check: fn(&[u8])) {
+fn run(target: &str, mutations: usize, check: fn(&[u8])) {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("fuzz/corpus")
         .join(target);
@@ -92,7 +99,7 @@ fn run(target: &str, check: fn(&[u8])) {
     for seed in &seeds {
         check(seed);
         let mut changed = seed.clone();
-        for _ in 0..MUTATIONS {
+        for _ in 0..mutations {
             let other = &seeds[random.below(seeds.len())];
             mutate(&mut changed, &mut random, other);
             check(&changed);
@@ -106,10 +113,20 @@ fn run(target: &str, check: fn(&[u8])) {
 
 #[test]
 fn lines_are_the_same_however_the_stream_is_cut() {
-    run("line", line::check);
+    run("line", MUTATIONS, line::check);
 }
 
 #[test]
 fn envelopes_point_at_what_is_there_and_read_back_what_we_write() {
-    run("envelope", envelope::check);
+    run("envelope", MUTATIONS, envelope::check);
+}
+
+#[test]
+fn events_are_those_of_the_reference_however_the_stream_is_cut() {
+    run("sse", MUTATIONS, sse::check);
+}
+
+#[test]
+fn whatever_a_server_answers_the_request_is_settled_once() {
+    run("http_answer", FEW_MUTATIONS, http_answer::check);
 }
