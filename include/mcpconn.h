@@ -871,9 +871,10 @@ mcpconn_status mcpconn_client_close(const mcpconn_client *client,
 // the client or come after, but events and links that were taken stay valid. From inside a callback it returns at
 // once: no event is given any more, and the client is gone when the dispatch returns.
 //
-// In a forked child it blocks for nothing and leaves the parent's sessions and processes alone. The child keeps the
-// descriptors that it inherited until it ends or calls exec: a child that lives on keeps the servers' standard input
-// open, so that the parent's close has to end them by a signal.
+// In a forked child it takes no lock, blocks for nothing and leaves the parent's sessions and processes alone. It closes
+// the child's copies of what leads to servers that are child processes and to the guardian, which would otherwise not
+// hear of the parent's close for as long as the child lives. Connections to remote servers, and what nobody else sees,
+// the child keeps until it ends or calls exec.
 void mcpconn_client_free(mcpconn_client *client);
 
 // [any] Makes a scope. domain is whose it is, and which set of servers it sees; empty is "deployment". An empty scope

@@ -116,3 +116,13 @@ fn a_host_without_a_guardian_has_no_process_but_its_servers_and_leaves_none() {
     assert_eq!(log.count("helper"), 2);
     processes::expect_gone(&log.pids(), Duration::from_secs(10));
 }
+
+#[test]
+fn a_forked_child_that_lives_on_does_not_keep_the_parents_close_from_a_server() {
+    let scratch = Scratch::new();
+    let log = DemoLog::at(scratch.file("log"));
+    start("fork_lives_on.c", &[DEMO_SERVER, log.path()], &scratch)
+        .finish()
+        .expect_success();
+    assert_eq!(log.count("close"), 1, "it was killed instead");
+}

@@ -382,9 +382,10 @@ pub unsafe extern "C" fn mcpconn_client_close(
 /// the client or come after, but events and links that were taken stay valid. From inside a callback it returns at
 /// once: no event is given any more, and the client is gone when the dispatch returns.
 ///
-/// In a forked child it blocks for nothing and leaves the parent's sessions and processes alone. The child keeps the
-/// descriptors that it inherited until it ends or calls exec: a child that lives on keeps the servers' standard input
-/// open, so that the parent's close has to end them by a signal.
+/// In a forked child it takes no lock, blocks for nothing and leaves the parent's sessions and processes alone. It closes
+/// the child's copies of what leads to servers that are child processes and to the guardian, which would otherwise not
+/// hear of the parent's close for as long as the child lives. Connections to remote servers, and what nobody else sees,
+/// the child keeps until it ends or calls exec.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_client_free(client: *mut mcpconn_client) {
     if client.is_null() {
@@ -414,6 +415,7 @@ unsafe fn free(client: *mut mcpconn_client) {
         if handle.process != std::process::id() {
             // A fork takes none of our threads along: whoever held a lock then holds it here for ever, and the
             // sessions are the parent's. The memory goes with the child.
+            handle.client.let_go_in_forked_child();
             std::mem::forget(handle);
         }
     });

@@ -39,6 +39,15 @@ impl Drop for Client {
     }
 }
 
+#[cfg(feature = "capi")]
+impl Client {
+    /// In a child that the host forked, where nothing else of the client can be used: closes the copies of what would
+    /// keep a server from hearing that the host has closed it. It takes no lock.
+    pub(crate) fn let_go_in_forked_child(&self) {
+        self.shared.spawner.close_in_forked_child();
+    }
+}
+
 impl Shared {
     pub(super) fn close(shared: &Arc<Self>, limit: Duration) {
         let servers = {

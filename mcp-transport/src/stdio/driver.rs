@@ -30,6 +30,7 @@ use crate::{
 
 use super::{
     ending::{Ending, Left, Step},
+    inherited::End,
     process::{Guard, Process},
     sys::{self, Exit},
     tail::Tail,
@@ -122,8 +123,8 @@ pub(super) struct Driver {
     link: Arc<Link>,
     guard: Guard,
     pidfd: AsyncFd<Pidfd>,
-    stdout: Option<AsyncFd<File>>,
-    stderr: Option<AsyncFd<File>>,
+    stdout: Option<AsyncFd<End>>,
+    stderr: Option<AsyncFd<End>>,
     receiver: Arc<dyn Receiver>,
     splitter: Splitter,
     /// Not before it is known how the process ended.
@@ -149,8 +150,8 @@ impl Driver {
     pub(super) fn new(
         link: Arc<Link>,
         guard: Guard,
-        stdout: AsyncFd<File>,
-        stderr: AsyncFd<File>,
+        stdout: AsyncFd<End>,
+        stderr: AsyncFd<End>,
         receiver: Arc<dyn Receiver>,
         max_frame: usize,
         on_gone: watch::Sender<()>,

@@ -13,6 +13,8 @@ mod fork;
 #[cfg(target_os = "linux")]
 mod guardian;
 #[cfg(target_os = "linux")]
+mod inherited;
+#[cfg(target_os = "linux")]
 mod outbox;
 #[cfg(target_os = "linux")]
 mod process;

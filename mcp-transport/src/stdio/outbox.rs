@@ -21,7 +21,7 @@ use crate::{
     transport::{Incoming, Outgoing, Receiver},
 };
 
-use super::sigpipe::SigpipeOff;
+use super::{inherited::End, sigpipe::SigpipeOff};
 
 /// How many messages go into one system call: two slices each, of the 1,024 that the kernel takes.
 const AT_ONCE: usize = 256;
@@ -39,7 +39,7 @@ pub(super) struct Outbox {
 }
 
 struct Queue {
-    stdin: Option<Arc<AsyncFd<File>>>,
+    stdin: Option<Arc<AsyncFd<End>>>,
     messages: VecDeque<Outgoing>,
     /// How much of the first message has been written, its newline counted.
     written: usize,
@@ -57,7 +57,7 @@ enum State {
 }
 
 impl Outbox {
-    pub(super) fn new(stdin: AsyncFd<File>, receiver: Arc<dyn Receiver>) -> Self {
+    pub(super) fn new(stdin: AsyncFd<End>, receiver: Arc<dyn Receiver>) -> Self {
         Self {
             queue: Mutex::new(Queue {
                 stdin: Some(Arc::new(stdin)),
@@ -123,7 +123,7 @@ impl Outbox {
     }
 
     /// Stdin, if the pipe is full and somebody must wait for room.
-    pub(super) fn full(&self) -> Option<Arc<AsyncFd<File>>> {
+    pub(super) fn full(&self) -> Option<Arc<AsyncFd<End>>> {
         let queue = self.queue();
         if queue.state == State::Full {
             queue.stdin.clone()

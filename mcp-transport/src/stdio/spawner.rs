@@ -7,7 +7,7 @@
 use std::{
     fs::File,
     io::{self, Read, Write},
-    os::fd::{AsFd, OwnedFd},
+    os::fd::AsFd,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
@@ -20,6 +20,7 @@ use crate::error::{Error, ErrorKind};
 use super::{
     command::Command,
     guardian::Guardian,
+    inherited::{End, Inherited},
     process::{Guard, Process},
     spawn, sys,
 };
@@ -44,6 +45,7 @@ pub struct Spawner {
 struct Shared {
     mailbox: Mutex<Option<Arc<Mailbox>>>,
     guarded: bool,
+    inherited: Arc<Inherited>,
 }
 
 impl Default for Spawner {
@@ -68,9 +70,9 @@ impl Drop for Shared {
 #[derive(Debug)]
 pub(super) struct Started {
     pub(super) guard: Guard,
-    pub(super) stdin: OwnedFd,
-    pub(super) stdout: OwnedFd,
-    pub(super) stderr: OwnedFd,
+    pub(super) stdin: End,
+    pub(super) stdout: End,
+    pub(super) stderr: End,
 }
 
 impl Spawner {
@@ -92,6 +94,7 @@ impl Spawner {
             shared: Arc::new(Shared {
                 mailbox: Mutex::new(None),
                 guarded,
+                inherited: Arc::default(),
             }),
         }
     }
@@ -137,6 +140,15 @@ impl Spawner {
         }
     }
 
+    /// In a child that the host forked: closes its copies of what leads to servers and guardian, which otherwise do
+    /// not hear of it when the host closes its own, for as long as the child lives. It takes no lock and waits for nothing; nothing
+    /// else of this spawner and its transports may be used there.
+    ///
+    /// In any other process it would cut the servers off.
+    pub fn close_in_forked_child(&self) {
+        self.shared.inherited.close();
+    }
+
     fn tell(&self, letter: Letter) {
         // Where there is no thread, there is none of its children.
         if let Ok(mailbox) = self.mailbox() {
@@ -153,7 +165,7 @@ impl Spawner {
         if let Some(mailbox) = &*mailbox {
             return Ok(mailbox.clone());
         }
-        let started = start_thread(self.shared.guarded).map_err(|e| {
+        let started = start_thread(self.shared.guarded, &self.shared.inherited).map_err(|e| {
             Error::new(
                 ErrorKind::Local,
                 format!("no thread can be started now: {e}"),
@@ -254,7 +266,7 @@ impl Drop for Taker {
     }
 }
 
-fn start_thread(guarded: bool) -> io::Result<Arc<Mailbox>> {
+fn start_thread(guarded: bool, inherited: &Arc<Inherited>) -> io::Result<Arc<Mailbox>> {
     let mailbox = Arc::new(Mailbox {
         letters: Mutex::new(Some(Vec::new())),
         ended: Condvar::new(),
@@ -263,8 +275,8 @@ fn start_thread(guarded: bool) -> io::Result<Arc<Mailbox>> {
     });
     let taker = Taker(mailbox.clone());
     let thread = thread::Builder::new().name("mcp-spawner".into());
-    let thread =
-        sys::with_signals_blocked(|| thread.spawn(move || run(&taker.0, Guardian::new(guarded))))?;
+    let guardian = Guardian::new(guarded, inherited.clone());
+    let thread = sys::with_signals_blocked(|| thread.spawn(move || run(&taker.0, guardian)))?;
     *mailbox
         .thread
         .lock()
@@ -361,11 +373,18 @@ fn start(command: &Command, spawner: Spawner, guardian: &mut Guardian) -> Result
     } = spawned.inspect_err(|_| guardian.over(key))?;
     let process = Arc::new(Process::new(pid, pidfd, key));
     guardian.opened(&process);
+    let inherited = spawner.shared.inherited.clone();
     let guard = Guard::new(process, spawner);
+    let listed = |end| {
+        End::new(end, &inherited).map_err(|e| {
+            let message = format!("the server's pipes cannot be used: {e}");
+            Error::new(ErrorKind::Local, message)
+        })
+    };
     Ok(Started {
         guard,
-        stdin,
-        stdout,
-        stderr,
+        stdin: listed(stdin)?,
+        stdout: listed(stdout)?,
+        stderr: listed(stderr)?,
     })
 }

@@ -2,8 +2,6 @@
 
 use std::{
     fmt,
-    fs::File,
-    os::fd::OwnedFd,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -31,6 +29,7 @@ use super::{
     command,
     driver::{Driver, Seen},
     ending::Ending,
+    inherited::End,
     outbox::Outbox,
     process::Guard,
     spawner::{Spawner, Started},
@@ -152,8 +151,8 @@ impl StdioTransport {
     }
 }
 
-fn watched(fd: OwnedFd, interest: Interest) -> Result<AsyncFd<File>, Error> {
-    sys::watch(fd.into(), interest).map_err(unwatched)
+fn watched(end: End, interest: Interest) -> Result<AsyncFd<End>, Error> {
+    sys::watch(end, interest).map_err(unwatched)
 }
 
 pub(super) fn unwatched(error: std::io::Error) -> Error {

@@ -20,6 +20,9 @@ impl Spawner {
         Self(())
     }
 
+    /// There is nothing to close.
+    pub fn close_in_forked_child(&self) {}
+
     /// There is nothing to wait for.
     pub fn finish(&self, _limit: Duration) {}
 

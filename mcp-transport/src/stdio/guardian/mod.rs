@@ -29,6 +29,7 @@ use tracing::warn;
 
 pub(super) use self::notice::Notice;
 use super::{
+    inherited::{End, Inherited},
     process::Process,
     sys::{self, Exit},
 };
@@ -46,6 +47,7 @@ const LEAVING: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Guardian {
     wanted: bool,
+    inherited: Arc<Inherited>,
     running: Option<Running>,
     /// The groups that are open, by their keys. Whoever answers for a process holds it until it is over.
     open: HashMap<u64, Weak<Process>>,
@@ -55,16 +57,17 @@ pub(super) struct Guardian {
 
 #[derive(Debug)]
 struct Running {
-    socket: OwnedFd,
+    socket: End,
     pidfd: OwnedFd,
     since: Instant,
 }
 
 impl Guardian {
     /// Without a process yet; if not `wanted`, for ever.
-    pub(super) fn new(wanted: bool) -> Self {
+    pub(super) fn new(wanted: bool, inherited: Arc<Inherited>) -> Self {
         Self {
             wanted,
+            inherited,
             running: None,
             open: HashMap::new(),
             last_key: 0,
@@ -142,7 +145,7 @@ impl Guardian {
     }
 
     fn start(&mut self) {
-        match start() {
+        match start(&self.inherited) {
             Ok(running) => {
                 self.running = Some(running);
                 let open: Vec<_> = self.open.values().filter_map(Weak::upgrade).collect();
@@ -181,8 +184,9 @@ fn warn_of_end(exit: Exit, replaced: bool) {
     warn!(?exit, replaced, "the guardian of the servers has ended");
 }
 
-fn start() -> io::Result<Running> {
+fn start(inherited: &Arc<Inherited>) -> io::Result<Running> {
     let (socket, theirs) = sys::socket_pair()?;
+    let socket = End::new(socket, inherited)?;
     let host = sys::pidfd_open(std::process::id() as libc::pid_t)?;
     let fork = || keeper::fork(theirs.as_raw_fd(), host.as_raw_fd());
     let (_, pidfd) = sys::with_signals_blocked(fork)?;
