@@ -52,14 +52,17 @@ static void cancel_and_time_out(mcpconn_client *client)
     uint64_t id = begin(client, NULL, SERVER, "sleep", "{\"ms\":600000}");
     completion done;
 
+    await_progress(client, id);
     CHECK_STATUS(mcpconn_client_cancel(client, id), MCPCONN_OK);
     done = finish(client, id);
     CHECK_STATUS(done.status, MCPCONN_ERR_CANCELED);
     CHECK_STATUS(mcpconn_client_cancel(client, id), MCPCONN_EMPTY);
 
-    options.timeout_ms = 50;
+    options.timeout_ms = 1000;
+    options.progress = 1;
     CHECK_STATUS(mcpconn_client_call_tool(client, NULL, str(SERVER), str("sleep"), str("{\"ms\":600000}"), &options, &id, NULL),
                  MCPCONN_OK);
+    await_progress(client, id);
     done = finish(client, id);
     CHECK_STATUS(done.status, MCPCONN_ERR_TIMEOUT);
 }

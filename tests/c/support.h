@@ -255,6 +255,19 @@ static inline completion finish(mcpconn_client *client, uint64_t id)
     return done;
 }
 
+/* Waits until the server is at this call, which it shows by progress. */
+static inline void await_progress(mcpconn_client *client, uint64_t id)
+{
+    int seen = 0;
+    while (!seen) {
+        mcpconn_event *event = next_event(client, PATIENCE_MS);
+        seen = mcpconn_event_id(event) == id;
+        if (seen)
+            CHECK(mcpconn_event_kind(event) == MCPCONN_EVENT_PROGRESS);
+        mcpconn_event_free(event);
+    }
+}
+
 /* Starts a call that asks for progress. A call that is refused at once says so in `refused`, and gives 0. */
 static inline uint64_t try_to_begin(mcpconn_client *client, mcpconn_scope *scope, const char *server, const char *tool,
                                     const char *arguments, completion *refused)

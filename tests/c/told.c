@@ -217,7 +217,7 @@ static void tell_finished(mcpconn_client *client, const char *id)
     of->end = NULL;
 }
 
-static void await_progress(mcpconn_client *client, const char *id)
+static void await_progress_of(mcpconn_client *client, const char *id)
 {
     told_call *of = call_of(strtoull(id, NULL, 10));
     while (!of->progress) {
@@ -389,7 +389,7 @@ int main(int argc, char **argv)
         else if (TOLD("finish", 1))
             tell_finished(client, words[1]);
         else if (TOLD("progress", 1))
-            await_progress(client, words[1]);
+            await_progress_of(client, words[1]);
         else if (TOLD("cancel", 1))
             tell_status(mcpconn_client_cancel(client, strtoull(words[1], NULL, 10)));
         else if (TOLD("info", 1))

@@ -128,7 +128,10 @@ fn expires(sdk: Sdk) {
     };
     let scratch = Scratch::new();
     let mut server = Server::sdk(&start, &["http", "--idle-seconds", "1"]);
-    let mut told = Told::new(&config(&server.url, "http"), &scratch);
+    // A server that is listened to does not take the session for idle.
+    let mut servers = config(&server.url, "http");
+    servers[SERVER]["mcpconn"] = json!({ "listen": false });
+    let mut told = Told::new(&servers, &scratch);
     let first = told.call(SERVER, "greet", &json!({}));
     first.expect("Hello, World!");
     server.child.hear_error("idle timeout");

@@ -44,12 +44,28 @@ def text(value):
     return {"content": [{"type": "text", "text": value}]}
 
 
+# What was read before its turn.
+ahead = []
+
+
 def read():
+    if ahead:
+        return ahead.pop(0)
     line = sys.stdin.buffer.readline()
     if line and "log" in options:
         with open(options["log"], "ab") as log:
             log.write(line[:200].rstrip() + b"\n")
     return json.loads(line) if line else None
+
+
+def read_answer():
+    others = []
+    message = read()
+    while message and "method" in message:
+        others.append(message)
+        message = read()
+    ahead.extend(others)
+    return message
 
 
 def initialize_result(version="2025-11-25"):
@@ -115,7 +131,7 @@ def call(message):
     elif name == "ask":
         # The same id as ours: a request all the same.
         send({"id": id, "method": args["method"]})
-        answer = read()
+        answer = read_answer()
         send({"id": id, "result": {"answer": answer}})
     elif name == "split":
         split({"id": id, "result": text(args["text"])}, args["at"])
@@ -123,7 +139,7 @@ def call(message):
         # What the host answers comes before the answer to the call, and the list has changed meanwhile.
         notify("notifications/tools/list_changed")
         send({"id": "e", "method": "elicitation/create", "params": args["params"]})
-        answer = read()
+        answer = read_answer()
         send({"id": id, "result": {"answer": answer}})
     elif name == "burst":
         line = b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n'
