@@ -501,6 +501,21 @@ fn two_hundred_changes_at_once_cost_a_few_listings() {
 }
 
 #[test]
+fn a_change_with_every_listing_makes_no_storm() {
+    let scratch = Scratch::new();
+    let log = DemoLog::at(scratch.file("log"));
+    let mut host = Host::of(&["changes", &format!("log={}", log.path())]);
+    for _ in 0..5 {
+        host.told.list(SERVER).expect("echo");
+    }
+    host.goes_on();
+    let asked = fs::read_to_string(log.path()).expect("it was written");
+    let listings = asked.matches("tools/list").count();
+    assert!((1..=7).contains(&listings), "{listings}");
+    host.end();
+}
+
+#[test]
 fn the_oldest_revision_and_the_one_that_was_asked_for_are_taken() {
     for revision in ["2024-11-05", "2025-11-25"] {
         let mut host = Host::of(&[&format!("version={revision}")]);
