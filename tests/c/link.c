@@ -434,7 +434,9 @@ static void in_a_forked_child_a_link_is_refused(void)
         CHECK_STATUS(mcpconn_link_received(link, "{}\n", 3), MCPCONN_ERR_FORKED);
         CHECK_STATUS(mcpconn_link_closed(link, MCPCONN_OK, str("")), MCPCONN_ERR_FORKED);
         mcpconn_link_free(link);
-        _exit(0);
+        /* Not by exit: a leak checker would count what a child is not allowed to free. */
+        execl("/bin/sh", "sh", "-c", "exit 0", (char *)NULL);
+        _exit(127);
     }
     CHECK(waitpid(forked, &status, 0) == forked);
     CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
