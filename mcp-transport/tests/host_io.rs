@@ -3,7 +3,10 @@
 mod common;
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -13,6 +16,7 @@ use mcp_transport::{
     error::{Error, ErrorKind, Outcome},
     host::{Framing, HostIo, HostLink, HostTransport, NotTaken},
     session::{Backlog, Handler, RequestOptions, Session},
+    transport::{Incoming, Receiver, Transport},
 };
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
@@ -327,6 +331,50 @@ async fn a_host_whose_results_nobody_takes_is_asked_to_feed_no_more_and_then_to_
     assert_eq!(play.message().await["id"], "s");
     call.await.unwrap();
     assert!(matches!(play.next().await, Asked::Hold(false)));
+}
+
+/// Full, and emptied in the moment in which it says so.
+struct EmptiedMeanwhile {
+    transport: Weak<HostTransport>,
+    full: AtomicBool,
+}
+
+impl Receiver for EmptiedMeanwhile {
+    fn receive(&self, _: Incoming) {}
+
+    fn wants_more(&self) -> bool {
+        let was_full = self.full.swap(false, Ordering::Relaxed);
+        if let (true, Some(transport)) = (was_full, self.transport.upgrade()) {
+            transport.resume();
+        }
+        !was_full
+    }
+}
+
+#[tokio::test]
+async fn a_host_goes_on_feeding_when_all_is_taken_while_it_is_found_that_it_was_not() {
+    let (transport, mut play) = Play::new(Framing::Messages);
+    let receiver = Arc::new(EmptiedMeanwhile {
+        transport: Arc::downgrade(&transport),
+        full: AtomicBool::new(true),
+    });
+    let starting = tokio::spawn({
+        let transport = transport.clone();
+        async move { transport.start(receiver).await }
+    });
+    let Asked::Open(link) = play.next().await else {
+        panic!("not opened")
+    };
+    link.opened().unwrap();
+    starting.await.unwrap().unwrap();
+    link.received(b"{}").unwrap();
+    let mut held = false;
+    while let Ok(asked) = play.asked.try_recv() {
+        if let Asked::Hold(now) = asked {
+            held = now;
+        }
+    }
+    assert!(!held);
 }
 
 #[tokio::test]

@@ -357,9 +357,21 @@ impl Shared {
     }
 
     fn look_at_backlog(&self) {
-        let held = self.receiver.get().is_some_and(|r| !r.wants_more());
-        let effects = self.core().hold(held);
-        self.effects().queue.extend(effects);
+        let has_room = || self.receiver.get().is_none_or(|r| r.wants_more());
+        let mut room = has_room();
+        loop {
+            {
+                let mut core = self.core();
+                let effects = core.hold(!room);
+                self.effects().queue.extend(effects);
+            }
+            // What was taken between the look and the word has been told already, and would not be told again.
+            let now = has_room();
+            if now == room {
+                return;
+            }
+            room = now;
+        }
     }
 
     fn deliver(&self, incoming: Incoming) {
