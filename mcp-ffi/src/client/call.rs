@@ -4,7 +4,7 @@ use std::{
     borrow::Cow,
     future::{Future, poll_fn},
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     task::Poll,
@@ -65,10 +65,26 @@ pub(super) struct Voice {
     pub(super) context: Option<Context>,
     /// What its server said and nobody has taken; `None` for a call about all servers.
     pub(super) backlog: Option<Backlog>,
+    /// The last word was said. Progress comes on whichever thread reads it, and may be late.
+    pub(super) over: Arc<Mutex<bool>>,
 }
 
 impl Voice {
     fn say(&self, kind: EventKind) {
+        let before = {
+            let mut over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+            if *over {
+                return;
+            }
+            *over = !matches!(kind, EventKind::Progress(_));
+            self.put(kind)
+        };
+        // Outside of the lock, for with it may go what held up its server.
+        drop(before);
+    }
+
+    /// Gives the event that made way for it.
+    fn put(&self, kind: EventKind) -> Option<Event> {
         let event = Event {
             kind,
             id: self.id,
@@ -83,7 +99,7 @@ impl Voice {
             Some(backlog) => event.held_by(backlog),
             None => event,
         };
-        self.queue.push(self.lane, event);
+        self.queue.put(self.lane, event)
     }
 }
 
@@ -483,4 +499,32 @@ async fn outlive<T: Send + 'static>(
         let _ = done.send(output);
     });
     output.await.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_that_comes_when_the_call_has_completed_is_not_heard() {
+        let queue = Arc::new(EventQueue::new().unwrap());
+        let voice = Voice {
+            queue: queue.clone(),
+            lane: Lane(1),
+            id: 7,
+            token: 0,
+            origin: Origin::default(),
+            context: None,
+            backlog: None,
+            over: Arc::default(),
+        };
+        let heard_elsewhere = voice.clone();
+        heard_elsewhere.say(EventKind::Progress(Bytes::from_static(b"{}")));
+        voice.say(EventKind::Error(Error::closed()));
+        heard_elsewhere.say(EventKind::Progress(Bytes::from_static(b"{}")));
+        let heard: Vec<_> = std::iter::from_fn(|| queue.pop())
+            .map(|event| event.is_completion())
+            .collect();
+        assert_eq!(heard, [false, true]);
+    }
 }

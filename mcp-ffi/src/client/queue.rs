@@ -88,16 +88,21 @@ impl EventQueue {
 
     /// Adds an event. One that comes after [`EventQueue::end`] is dropped.
     pub(super) fn push(&self, lane: Lane, event: Event) {
+        drop(self.put(lane, event));
+    }
+
+    /// As [`push`](Self::push). Gives the event that makes way, for whoever holds a lock: with it may go what held up
+    /// its server, which is read on then and there.
+    #[must_use = "it is to be dropped outside of every lock"]
+    pub(super) fn put(&self, lane: Lane, event: Event) -> Option<Event> {
         let mut state = self.state();
         if !matches!(state.end, End::Open) {
-            return;
+            return Some(event);
         }
         let was_empty = state.is_empty();
         let gone = state.push(lane, event);
         self.announce(was_empty);
-        drop(state);
-        // Outside of the lock, for with it may go what held up its server.
-        drop(gone);
+        gone
     }
 
     /// Takes a server's request out again, if it was not taken yet.

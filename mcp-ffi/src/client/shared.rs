@@ -85,6 +85,7 @@ impl Shared {
                 token: options.token,
                 origin,
                 context: options.context.clone(),
+                over: Arc::default(),
             },
             stopped,
             begun: false,
