@@ -17,6 +17,8 @@ use crate::{
     json::{self, NotJson},
 };
 
+/// The code of "invalid request".
+pub const INVALID_REQUEST: i64 = -32600;
 /// The code of "method not found".
 pub const METHOD_NOT_FOUND: i64 = -32601;
 /// The code of "invalid params".
@@ -202,15 +204,24 @@ pub fn parse(message: &[u8]) -> Result<Envelope<'_>, ParseError> {
     Ok(Envelope::Response { id, outcome })
 }
 
-/// Cuts `part` out of the message that it points into, without a copy.
+/// How much of a message may stay in memory beside a part of it that is kept.
+const DEAD_WEIGHT: usize = 4096;
+
+/// Cuts `part` out of the message that it points into, without a copy, unless the part would keep alive much more than
+/// it is itself: whoever keeps it counts its length, and a server must not hide a large message behind a small part.
 ///
 /// # Panics
 /// When `part` does not point into `message`.
 pub fn slice(message: &Bytes, part: &[u8]) -> Bytes {
-    message.slice_ref(part)
+    let slice = message.slice_ref(part);
+    if message.len() - part.len() > part.len() + DEAD_WEIGHT {
+        Bytes::copy_from_slice(&slice)
+    } else {
+        slice
+    }
 }
 
-/// Takes a batch apart into its messages, without a copy. The elements are not looked into.
+/// Takes a batch apart into its messages. The elements are not looked into.
 ///
 /// # Errors
 /// When the message is no JSON array.
@@ -524,6 +535,15 @@ mod tests {
 
     fn value(message: &[u8]) -> Value {
         serde_json::from_slice(message).unwrap()
+    }
+
+    #[test]
+    fn a_small_part_of_a_large_message_does_not_keep_all_of_it() {
+        let message = Bytes::from(vec![b'x'; 3 * DEAD_WEIGHT]);
+        let (small, large) = (&message[5..7], &message[DEAD_WEIGHT..]);
+        assert_eq!(slice(&message, small), small);
+        assert_ne!(slice(&message, small).as_ptr(), small.as_ptr());
+        assert_eq!(slice(&message, large).as_ptr(), large.as_ptr());
     }
 
     #[test]

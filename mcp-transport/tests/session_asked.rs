@@ -273,6 +273,18 @@ async fn the_end_of_the_session_withdraws_what_is_open() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_request_whose_id_is_longer_than_anybody_keeps_is_refused() {
+    let mut open = open_with(all(), None).await;
+    let id = "x".repeat(2000);
+    open.fake.says(json!({"id": id, "method": "roots/list"}));
+    let answer = open.answer();
+    assert_eq!(answer["id"], id);
+    assert_eq!(answer["error"]["code"], -32600);
+    assert!(open.asked.try_recv().is_err());
+    open.ask("x".repeat(1000), "roots/list");
+}
+
+#[tokio::test(start_paused = true)]
 async fn sixty_four_may_be_open_and_further_ones_are_refused() {
     let mut open = open().await;
     let mut requests: Vec<_> = (0..64).map(|id| open.ask(id, "roots/list")).collect();

@@ -25,6 +25,9 @@ use super::router::Router;
 /// How many requests of one server may be open.
 const MOST_OPEN: usize = 64;
 
+/// How long the server's own name of a request may be, which is kept until the answer.
+const LONGEST_ID: usize = 1024;
+
 /// Which requests of the server the host takes; what it does not take is not advertised, and refused at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -339,6 +342,10 @@ impl Open {
             } else {
                 Admission::Refused(jsonrpc::METHOD_NOT_FOUND, unknown)
             };
+        }
+        if id.get().len() > LONGEST_ID {
+            let message = "the id is longer than this client keeps";
+            return Admission::Refused(jsonrpc::INVALID_REQUEST, message);
         }
         let mut state = self.state();
         if state.ended || state.requests.values().any(|one| one.id.get() == id.get()) {
