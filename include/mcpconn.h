@@ -1308,7 +1308,7 @@ mcpconn_status mcpconn_budget_tell(mcpconn_budget *budget,
                                    uint64_t now_ns,
                                    int32_t what,
                                    uint64_t generation,
-                                   int32_t cause_code,
+                                   int32_t cause,
                                    uint64_t not_before_ns,
                                    mcpconn_error **err);
 

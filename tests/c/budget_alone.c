@@ -47,7 +47,7 @@ static void check_bad_input(void)
 {
     mcpconn_budget *budget = NULL;
     mcpconn_error *error = NULL;
-    mcpconn_action action = MCPCONN_ACTION_INIT;
+    mcpconn_action action = MCPCONN_ACTION_INIT, bad = MCPCONN_ACTION_INIT;
 
     CHECK_STATUS(mcpconn_budget_new(mcpconn_cstr("{\"max_retires\": 1}"), 1, &budget, &error), MCPCONN_ERR_CONFIG);
     CHECK(strstr(mcpconn_error_message(error).ptr, "max_retires") != NULL);
@@ -58,7 +58,20 @@ static void check_bad_input(void)
     CHECK_STATUS(mcpconn_budget_new(mcpconn_cstr(""), 1, &budget, NULL), MCPCONN_OK);
     CHECK_STATUS(tell(budget, 0, 99, 0, 0), MCPCONN_ERR_INVALID);
     CHECK_STATUS(tell(budget, 0, MCPCONN_BUDGET_LOST, 1, 99), MCPCONN_ERR_INVALID);
+
+    /* No action gets lost in what it cannot be written to. */
+    bad.struct_size = 3;
+    CHECK_STATUS(tell(budget, 0, MCPCONN_BUDGET_WANTED, 0, 0), MCPCONN_OK);
     CHECK_STATUS(mcpconn_budget_next(budget, 0, NULL), MCPCONN_ERR_INVALID);
+    CHECK_STATUS(mcpconn_budget_next(budget, 0, &bad), MCPCONN_ERR_INVALID);
+    CHECK_STATUS(mcpconn_budget_next(budget, 0, &action), MCPCONN_OK);
+    CHECK(action.kind == MCPCONN_ACTION_CONNECT && action.generation == 1);
+    CHECK_STATUS(tell(budget, 0, MCPCONN_BUDGET_OPENED, 1, 0), MCPCONN_OK);
+    CHECK_STATUS(tell(budget, 0, MCPCONN_BUDGET_PROVEN, 1, 0), MCPCONN_OK);
+    CHECK_STATUS(mcpconn_budget_leave(budget, 0, NULL), MCPCONN_ERR_INVALID);
+    CHECK_STATUS(mcpconn_budget_leave(budget, 0, &bad), MCPCONN_ERR_INVALID);
+    CHECK_STATUS(mcpconn_budget_leave(budget, 0, &action), MCPCONN_OK);
+    CHECK(action.kind == MCPCONN_ACTION_CONNECT && action.generation == 2);
     mcpconn_budget_free(budget);
     mcpconn_budget_free(NULL);
 }

@@ -7,6 +7,7 @@ use mcp_budget::{Action, Budget, Cause, Loss, Reason, Refusal, Timestamp};
 use super::{
     error::mcpconn_error,
     fail::{self, Failure, give},
+    options,
     server::mcpconn_server_info,
     status::{Code, mcpconn_status},
     str::mcpconn_str,
@@ -93,12 +94,22 @@ pub struct mcpconn_action {
 }
 
 impl mcpconn_action {
+    /// Checks what [`write`](Self::write) would find wrong with `out`, before an action is taken that would get lost.
+    ///
+    /// # Safety
+    ///
+    /// `out` must be NULL or readable for its first member.
+    unsafe fn check(out: *const Self) -> Result<(), Failure> {
+        // SAFETY: as above.
+        unsafe { options::check_sized("mcpconn_action", out) }
+    }
+
     /// # Safety
     ///
     /// `out` must be NULL or valid for reads and writes of as many bytes as its first member says.
     unsafe fn write(self, out: *mut Self) -> Result<(), Failure> {
         // SAFETY: as above.
-        unsafe { super::options::write_sized("mcpconn_action", self, out) }
+        unsafe { options::write_sized("mcpconn_action", self, out) }
     }
 
     fn connect(attempt: mcp_budget::Attempt) -> Self {
@@ -185,7 +196,7 @@ pub unsafe extern "C" fn mcpconn_budget_tell(
     now_ns: u64,
     what: i32,
     generation: u64,
-    cause_code: i32,
+    cause: i32,
     not_before_ns: u64,
     err: *mut *mut mcpconn_error,
 ) -> mcpconn_status {
@@ -217,7 +228,7 @@ pub unsafe extern "C" fn mcpconn_budget_tell(
                 PROVEN => changed = budget.proven(now, generation),
                 CLOSED => changed = budget.closed(now, generation),
                 LOST => {
-                    let mut loss = Loss::new(cause(cause_code)?);
+                    let mut loss = Loss::new(self::cause(cause)?);
                     if not_before_ns != 0 {
                         loss = loss.not_before(Duration::from_nanos(not_before_ns));
                     }
@@ -248,6 +259,7 @@ pub unsafe extern "C" fn mcpconn_budget_next(
     // SAFETY: every pointer is NULL or as the header says, and is checked for NULL before it is used.
     unsafe {
         fail::run(std::ptr::null_mut(), || {
+            mcpconn_action::check(out)?;
             let budget = live(budget)?;
             let (action, code) = match budget.poll(Timestamp::from_nanos(now_ns)) {
                 Some(Action::Connect(attempt)) => {
@@ -285,6 +297,7 @@ pub unsafe extern "C" fn mcpconn_budget_leave(
     // SAFETY: every pointer is NULL or as the header says, and is checked for NULL before it is used.
     unsafe {
         fail::run(std::ptr::null_mut(), || {
+            mcpconn_action::check(out)?;
             let budget = live(budget)?;
             let (action, code) = match budget.leave(Timestamp::from_nanos(now_ns)) {
                 Ok(attempt) => (mcpconn_action::connect(attempt), Code::MCPCONN_OK),
