@@ -12,12 +12,11 @@ static int asks(const mcpconn_event *event)
     if (mcpconn_event_kind(event) != MCPCONN_EVENT_CREDENTIALS_NEEDED)
         return 0;
     copy_text(json, sizeof json, mcpconn_event_json(event));
-    CHECK_SAYS(json, "\"domain\":\"deployment\"");
-    CHECK_SAYS(json, "\"server\":\"demo\"");
     CHECK_SAYS(json, "\"status\":401");
     CHECK_SAYS(json, "\"scheme\":\"Bearer\"");
     CHECK_SAYS(json, "\"realm\":\"demo\"");
     CHECK_SAYS(json, "\"scope\":\"tools\"");
+    CHECK_SAYS(mcpconn_event_domain(event).ptr, "deployment");
     CHECK_SAYS(mcpconn_event_server(event).ptr, SERVER);
     CHECK_SAYS(mcpconn_event_text(event).ptr, "wants credentials");
     return 1;

@@ -12,14 +12,15 @@ use mcp_transport::{
 };
 use serde_json::{Map, Value, json};
 
-use super::error::{Error, Kind};
+use super::{
+    Client,
+    error::{Error, Kind},
+};
 
 /// A server lets nobody in without credentials, or without others than it was shown.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct CredentialsNeeded {
-    /// The domain whose server it is.
-    pub domain: Arc<str>,
     /// The HTTP status: 401 for credentials, 403 for such with more rights; 0 if it is not known.
     pub status: u16,
     /// How it can be let in, as the server says; empty if it does not say.
@@ -29,12 +30,10 @@ pub struct CredentialsNeeded {
 }
 
 impl CredentialsNeeded {
-    fn new(domain: Arc<str>, server: &str, demand: &Demand) -> Self {
+    fn new(server: &str, demand: &Demand) -> Self {
         let schemes = demand.challenge.as_deref().map(Challenge::schemes);
         let schemes = schemes.unwrap_or_default();
         let json = json!({
-            "domain": &*domain,
-            "server": server,
             "status": demand.status,
             "challenges": schemes.iter().map(to_json).collect::<Vec<_>>(),
         });
@@ -43,7 +42,6 @@ impl CredentialsNeeded {
             _ => "wants credentials, or others than those it was given",
         };
         Self {
-            domain,
             status: demand.status,
             schemes,
             json: json.to_string().into(),
@@ -51,7 +49,7 @@ impl CredentialsNeeded {
         }
     }
 
-    /// All of it as a JSON object: `domain`, `server`, `status`, and `challenges`, each with its `scheme` and its
+    /// All of it as a JSON object: `status`, and `challenges`, each with its `scheme` and its
     /// parameters (`realm`, `scope`, `resource_metadata`, …) as members.
     pub fn json(&self) -> &Bytes {
         &self.json
@@ -67,7 +65,6 @@ impl fmt::Debug for CredentialsNeeded {
     /// Without what the server says.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("CredentialsNeeded")
-            .field("domain", &self.domain)
             .field("status", &self.status)
             .field("schemes", &self.schemes)
             .finish_non_exhaustive()
@@ -93,9 +90,8 @@ type Tell = Box<dyn Fn(CredentialsNeeded) + Send + Sync>;
 
 /// The credentials of one server, which all its sessions show.
 pub(super) struct Credentials {
-    domain: Arc<str>,
     server: Arc<str>,
-    /// `None` for a server that is a child process.
+    /// `None` for a server that is not remote.
     http: Option<HttpClient>,
     tell: OnceLock<Tell>,
     state: Mutex<State>,
@@ -125,9 +121,8 @@ struct Demand {
 }
 
 impl Credentials {
-    pub(super) fn new(domain: Arc<str>, server: Arc<str>, http: Option<HttpClient>) -> Self {
+    pub(super) fn new(server: Arc<str>, http: Option<HttpClient>) -> Self {
         Self {
-            domain,
             server,
             http,
             tell: OnceLock::new(),
@@ -219,8 +214,7 @@ impl Credentials {
             state.shown.demands += 1;
         }
         if let Some(tell) = self.tell.get() {
-            let (domain, server) = (self.domain.clone(), &self.server);
-            tell(CredentialsNeeded::new(domain, server, &demand));
+            tell(CredentialsNeeded::new(&self.server, &demand));
         }
     }
 
@@ -234,7 +228,7 @@ impl Credentials {
         };
         let Some(http) = &self.http else {
             return Err(invalid(
-                "it is a child process and is sent no headers; its credentials are in its \"env\"",
+                "it is not remote and is sent no headers; a child process has its credentials in its \"env\"",
             ));
         };
         http.set_header(name, (!value.is_empty()).then_some(value))
@@ -243,6 +237,31 @@ impl Credentials {
         let mut state = self.state();
         state.shown.version += 1;
         state.told = None;
+        Ok(())
+    }
+}
+
+impl Client {
+    /// Has a header shown to a remote server with every request of all its sessions from now on, in place of what its
+    /// configuration says; an empty value takes it back. A server that is parked for want of credentials is tried at
+    /// once. Calls that were refused are not sent again, but for those whose refusal comes after this.
+    ///
+    /// It lasts as long as what makes the connection stays configured as it is, and is in no log, error or event.
+    ///
+    /// # Errors
+    /// [`Kind::Invalid`] for what is no header, for one that is the transport's own and for a server that is not remote; as
+    /// for [`Client::server_status`]; [`Kind::Closed`].
+    pub fn set_header(
+        &self,
+        domain: &str,
+        server: &str,
+        name: &str,
+        value: &str,
+    ) -> Result<(), Error> {
+        self.shared.check_open()?;
+        let server = self.shared.servers().get(domain, server)?;
+        server.opener.credentials().give(name, value)?;
+        server.try_new_credentials();
         Ok(())
     }
 }
@@ -262,7 +281,7 @@ mod tests {
     use super::*;
 
     fn credentials() -> (Credentials, mpsc::Receiver<CredentialsNeeded>) {
-        let credentials = Credentials::new("d".into(), "s".into(), Some(HttpClient::new()));
+        let credentials = Credentials::new("s".into(), Some(HttpClient::new()));
         let (tell, told) = mpsc::channel();
         credentials.tell_by(move |needed| drop(tell.send(needed)));
         (credentials, told)
@@ -316,7 +335,7 @@ mod tests {
 
     #[test]
     fn a_child_process_is_given_no_headers() {
-        let credentials = Credentials::new("d".into(), "s".into(), None);
+        let credentials = Credentials::new("s".into(), None);
         let error = credentials.give("authorization", "hunter2").unwrap_err();
         assert_eq!(error.kind, Kind::Invalid);
         assert!(error.message.contains("\"s\"") && !error.message.contains("hunter2"));

@@ -22,7 +22,7 @@ mod keeper;
 mod leaving;
 mod link;
 mod list;
-mod listing;
+mod list_tools;
 mod live;
 mod log;
 mod model_names;
@@ -46,6 +46,7 @@ mod shared;
 mod snapshot;
 mod standing;
 mod takes;
+mod tool_call;
 mod tools;
 mod waiting;
 
@@ -63,18 +64,8 @@ use tokio::{sync::watch, time::timeout};
 
 pub(crate) use self::scope::domain_or_default;
 use self::{
-    asked::Asked,
-    call::Call,
-    calls::Calls,
-    ids::Ids,
-    leaving::Leaving,
-    link::Links,
-    origin::Origin,
-    prepared::{Work, tool_params},
-    queue::EventQueue,
-    runtime::Driver,
-    sessions::Sessions,
-    shared::Shared,
+    asked::Asked, calls::Calls, ids::Ids, leaving::Leaving, link::Links, queue::EventQueue,
+    runtime::Driver, sessions::Sessions, shared::Shared,
 };
 pub use mcp_transport::session::{ServerRequestKind, Withdrawn};
 
@@ -168,86 +159,6 @@ impl Client {
         self.shared.configure(domain_or_default(domain), json)
     }
 
-    /// Prepares the call of a tool. `arguments` is a JSON object, or empty for none. With an empty `server`, `tool` is
-    /// a name of [`Client::tools`].
-    ///
-    /// # Errors
-    /// [`Kind::Invalid`], [`Kind::UnknownServer`], [`Kind::Config`] for a server whose entry is not usable,
-    /// [`Kind::Capacity`] if too many calls are in flight or wait for
-    /// their completion to be taken, [`Kind::Closed`].
-    pub fn prepare_tool_call(
-        &self,
-        scope: &Scope,
-        server: &str,
-        tool: &str,
-        arguments: &str,
-        options: CallOptions,
-    ) -> Result<PreparedCall, Error> {
-        self.shared.check_open()?;
-        if tool.is_empty() {
-            return Err(Error::new(Kind::Invalid, "the name of the tool is empty"));
-        }
-        let (server, tool) = self.shared.tool_of(&scope.domain, server, tool)?;
-        let call = Call {
-            scope: scope.name.clone(),
-            method: "tools/call".into(),
-            params: Some(tool_params(&tool, arguments)?),
-            deadline: deadline::of(&options),
-            server,
-            options,
-        };
-        PreparedCall::admit(&self.shared, call, Work::Request)
-    }
-
-    /// Calls a tool; see [`Client::prepare_tool_call`].
-    ///
-    /// # Errors
-    /// As there.
-    pub fn call_tool(
-        &self,
-        scope: &Scope,
-        server: &str,
-        tool: &str,
-        arguments: &str,
-        options: CallOptions,
-    ) -> Result<u64, Error> {
-        Ok(self
-            .prepare_tool_call(scope, server, tool, arguments, options)?
-            .start())
-    }
-
-    /// Prepares to ask a server for its tools, or every server of the domain if the name is empty. The answer's JSON
-    /// is that of [`Client::tools`].
-    ///
-    /// # Errors
-    /// As for [`Client::prepare_tool_call`].
-    pub fn prepare_list_tools(
-        &self,
-        domain: &str,
-        server: &str,
-        options: CallOptions,
-    ) -> Result<PreparedCall, Error> {
-        self.shared.check_open()?;
-        let one = match server {
-            "" => None,
-            name => Some(self.shared.servers().get(domain, name)?),
-        };
-        let origin = Origin {
-            domain: domain_or_default(domain).into(),
-            server: server.into(),
-            scope: None,
-        };
-        let ticket = self.shared.admit(one.as_deref(), origin, &options)?;
-        Ok(PreparedCall {
-            ticket,
-            work: Work::ListTools {
-                domain: domain.into(),
-                server: one,
-                deadline: deadline::of(&options),
-            },
-        })
-    }
-
     /// Asks for a call's end. Its one completion tells whether this or the answer came first. `false` if no such call
     /// is in flight any more.
     pub fn cancel(&self, id: u64) -> bool {
@@ -294,29 +205,6 @@ impl Client {
     pub fn network_changed(&self) {
         let _runtime = self.shared.runtime.enter();
         self.shared.gate.check_all();
-    }
-
-    /// Has a header shown to a remote server with every request of all its sessions from now on, in place of what its
-    /// configuration says; an empty value takes it back. A server that is parked for want of credentials is tried at
-    /// once. Calls that were refused are not sent again, but for those whose refusal comes after this.
-    ///
-    /// It lasts as long as what makes the connection stays configured as it is, and is in no log, error or event.
-    ///
-    /// # Errors
-    /// [`Kind::Invalid`] for what is no header, for one that is the transport's own and for a server that is a child
-    /// process; as for [`Client::server_status`]; [`Kind::Closed`].
-    pub fn set_header(
-        &self,
-        domain: &str,
-        server: &str,
-        name: &str,
-        value: &str,
-    ) -> Result<(), Error> {
-        self.shared.check_open()?;
-        let server = self.shared.servers().get(domain, server)?;
-        server.opener.credentials().give(name, value)?;
-        server.try_new_credentials();
-        Ok(())
     }
 
     /// A descriptor that is readable while an event waits.

@@ -93,7 +93,6 @@ pub(super) struct Whose {
 
 impl Opener {
     pub(super) fn new(
-        domain: Arc<str>,
         server: Arc<str>,
         config: ServerConfig,
         settings: Settings,
@@ -114,7 +113,7 @@ impl Opener {
         };
         Ok(Self {
             way,
-            credentials: Credentials::new(domain, server, http),
+            credentials: Credentials::new(server, http),
             settings: RwLock::new(Arc::new(settings)),
             backlog: Backlog::new(env.host.max_queued),
             env,

@@ -10,3 +10,14 @@ pub(super) struct Origin {
     /// `None` for the home session.
     pub(super) scope: Option<Arc<str>>,
 }
+
+impl Origin {
+    /// The home session of a server.
+    pub(super) fn home(domain: Arc<str>, server: Arc<str>) -> Self {
+        Self {
+            domain,
+            server,
+            scope: None,
+        }
+    }
+}

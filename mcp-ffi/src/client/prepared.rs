@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use serde_json::value::RawValue;
 use tokio::time::Instant;
 
@@ -10,7 +9,7 @@ use super::{
     call::{Call, Ticket},
     error::{Error, Kind},
     list::ListKind,
-    listing::list_tools,
+    list_tools::list_tools,
     server::Server,
     shared::Shared,
 };
@@ -36,6 +35,7 @@ pub(super) enum Work {
 }
 
 impl PreparedCall {
+    /// Admits a call to one server.
     pub(super) fn admit(
         shared: &Arc<Shared>,
         call: Call,
@@ -76,13 +76,6 @@ impl PreparedCall {
         }
         id
     }
-}
-
-/// The params of `tools/call`, with the arguments as they are.
-pub(super) fn tool_params(tool: &str, arguments: &str) -> Result<Bytes, Error> {
-    let arguments = object("the arguments", arguments)?.unwrap_or("{}");
-    let tool = serde_json::to_string(tool).expect("a string");
-    Ok(format!("{{\"name\":{tool},\"arguments\":{arguments}}}").into())
 }
 
 /// A JSON object that the host gives, under the name that an error calls it by; `None` for nothing.

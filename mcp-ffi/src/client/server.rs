@@ -71,7 +71,7 @@ impl Plan {
         settings: Settings,
         env: Environment,
     ) -> Result<Self, error::Error> {
-        let opener = Opener::new(domain.clone(), name.clone(), config, settings, env)?;
+        let opener = Opener::new(name.clone(), config, settings, env)?;
         Ok(Self {
             domain,
             name,
@@ -87,14 +87,11 @@ impl Server {
         let pid = Arc::new(AtomicU32::new(0));
         let (catalogue, standing) = (Arc::new(Catalogue::new()), Arc::<Standing>::default());
         let opener = Arc::new(plan.opener);
+        let home = Origin::home(plan.domain.clone(), plan.name.clone());
         let settings = opener.settings();
         opener.credentials().tell_by({
             let queue = queue.clone();
-            let origin = Origin {
-                domain: plan.domain.clone(),
-                server: plan.name.clone(),
-                scope: None,
-            };
+            let origin = home.clone();
             move |needed| {
                 queue.push(
                     lane,
@@ -104,11 +101,7 @@ impl Server {
         });
         let server = Arc::new_cyclic(|me: &Weak<Self>| {
             let connector = HomeConnector {
-                origin: Origin {
-                    domain: plan.domain.clone(),
-                    server: plan.name.clone(),
-                    scope: None,
-                },
+                origin: home,
                 opener: opener.clone(),
                 catalogue: catalogue.clone(),
                 standing: standing.clone(),

@@ -14,7 +14,7 @@ use super::{
     asked::Asked,
     call::{Ticket, Voice},
     calls::Calls,
-    error::{Error, Kind},
+    error::Error,
     hearing::Host,
     leaving::Leaving,
     link::Links,
@@ -27,7 +27,6 @@ use super::{
     server::Server,
     servers::Servers,
     sessions::Sessions,
-    tools,
 };
 
 /// One for a client; its tasks hold it, and it holds none of them.
@@ -91,24 +90,6 @@ impl Shared {
             begun: false,
             completed: false,
         })
-    }
-
-    pub(super) fn tool_of(
-        &self,
-        domain: &str,
-        server: &str,
-        tool: &str,
-    ) -> Result<(Arc<Server>, String), Error> {
-        let servers = self.servers();
-        if !server.is_empty() {
-            return Ok((servers.get(domain, server)?, tool.into()));
-        }
-        let (server, tool) = tools::resolve(&servers, domain, tool).ok_or_else(|| {
-            let message =
-                format!("no tool \"{tool}\" is known; list the tools first, or name the server");
-            Error::new(Kind::Invalid, message)
-        })?;
-        Ok((servers.get(domain, &server)?, tool))
     }
 
     pub(super) fn environment(&self) -> Environment {

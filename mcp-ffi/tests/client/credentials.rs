@@ -82,8 +82,6 @@ fn the_host_is_asked_once_for_all_callers_and_what_it_gives_wakes_the_server() {
     };
     let said: Value = serde_json::from_slice(asked.json()).unwrap();
     let expected = json!({
-        "domain": "deployment",
-        "server": "server",
         "status": 401,
         "challenges": [
             {

@@ -5,7 +5,49 @@ use std::sync::Arc;
 use mcp_budget::Want;
 use tokio::{task::JoinSet, time::Instant};
 
-use super::{deadline::within, error::Error, event::Answer, server::Server, shared::Shared, tools};
+use super::{
+    Client,
+    deadline::{self, within},
+    error::Error,
+    event::Answer,
+    options::CallOptions,
+    origin::Origin,
+    prepared::{PreparedCall, Work},
+    scope::domain_or_default,
+    server::Server,
+    shared::Shared,
+    tools,
+};
+
+impl Client {
+    /// Prepares to ask a server for its tools, or every server of the domain if the name is empty. The answer's JSON
+    /// is that of [`Client::tools`].
+    ///
+    /// # Errors
+    /// As for [`Client::prepare_tool_call`].
+    pub fn prepare_list_tools(
+        &self,
+        domain: &str,
+        server: &str,
+        options: CallOptions,
+    ) -> Result<PreparedCall, Error> {
+        self.shared.check_open()?;
+        let one = match server {
+            "" => None,
+            name => Some(self.shared.servers().get(domain, name)?),
+        };
+        let origin = Origin::home(domain_or_default(domain).into(), server.into());
+        let ticket = self.shared.admit(one.as_deref(), origin, &options)?;
+        Ok(PreparedCall {
+            ticket,
+            work: Work::ListTools {
+                domain: domain.into(),
+                server: one,
+                deadline: deadline::of(&options),
+            },
+        })
+    }
+}
 
 pub(super) async fn list_tools(
     shared: Arc<Shared>,
