@@ -153,7 +153,7 @@ typedef enum {
   // without a word.
   MCPCONN_EVENT_REQUEST_WITHDRAWN = 5,
   // A server wants credentials, or others than those it was shown: mcpconn_client_set_header() gives them.
-  // mcpconn_event_json() has what it asks for: an object with "domain", "server", "status" (401 for credentials, 403
+  // mcpconn_event_json() has what it asks for: an object with "status" (401 for credentials, 403
   // for such with more rights, 0 if that is not known) and "challenges", an array of objects with the "scheme" of
   // each and its parameters as they came ("realm", "scope", "resource_metadata", "error" …). It is the server's
   // word.
@@ -672,7 +672,7 @@ typedef struct {
   // sizeof(mcpconn_session_info), so that a later library knows what this program knew.
   size_t struct_size;
   // Names this very session, for mcpconn_client_close_session(); never 0, and never used again.
-  uint64_t session;
+  uint64_t session_id;
   // Counts the sessions of its server; results that it answers bear the same mcpconn_event_generation().
   uint64_t generation;
   // What happened, a mcpconn_session_change.
@@ -983,80 +983,6 @@ mcpconn_status mcpconn_client_tools(const mcpconn_client *client,
 mcpconn_status mcpconn_client_cancel(const mcpconn_client *client,
                                      uint64_t id);
 
-// [any] Closes the sessions of a scope, busy or not. Home sessions are not closed: a scope without a name has none that
-// it could close.
-//
-// It returns at once, as all of mcpconn_client_close_*() do. Every session that is meant is told before; each then
-// closes by itself, within the "close_timeout_ms" of its server. Calls in flight end with MCPCONN_ERR_CLOSED, as
-// MCPCONN_OUTCOME_UNKNOWN if they were sent, else as MCPCONN_OUTCOME_NOT_SENT; a session that is being opened is given
-// up. Nothing is unconfigured and no scope is used up: the next call has a session opened again. That there is nothing
-// to close is good too.
-mcpconn_status mcpconn_client_close_scope(const mcpconn_client *client,
-                                          const mcpconn_scope *scope,
-                                          mcpconn_error **err);
-
-// [any] The gentle form of mcpconn_client_close_scope(): calls that run may go on for limit_ms milliseconds, or
-// MCPCONN_FOREVER for as long as they take. A session closes when its last call ended; what still runs at the limit
-// ends as closed.
-//
-// It returns at once, as all of mcpconn_client_drain_*() do. A call that comes meanwhile has a new session opened, so
-// that the server may have two of the scope for a while. A session that is being opened is given up, and the calls that
-// wait for it end with MCPCONN_ERR_CLOSED, MCPCONN_OUTCOME_NOT_SENT.
-mcpconn_status mcpconn_client_drain_scope(const mcpconn_client *client,
-                                          const mcpconn_scope *scope,
-                                          uint64_t limit_ms,
-                                          mcpconn_error **err);
-
-// [any] Closes the sessions of a server, busy or not: those of all scopes, and its home session. Else as
-// mcpconn_client_close_scope(). An attempt to connect that is under way is given up, and costs the server nothing; a
-// server that is parked or waits for its next attempt still does.
-//
-// Fails with MCPCONN_ERR_UNKNOWN_SERVER, with MCPCONN_ERR_CONFIG for a server whose entry is not usable, and with
-// MCPCONN_ERR_CLOSED.
-mcpconn_status mcpconn_client_close_server(const mcpconn_client *client,
-                                           mcpconn_str domain,
-                                           mcpconn_str server,
-                                           mcpconn_error **err);
-
-// [any] The gentle form of mcpconn_client_close_server(), as mcpconn_client_drain_scope() says. Fails as it does.
-mcpconn_status mcpconn_client_drain_server(const mcpconn_client *client,
-                                           mcpconn_str domain,
-                                           mcpconn_str server,
-                                           uint64_t limit_ms,
-                                           mcpconn_error **err);
-
-// [any] Closes one scoped session, busy or not, and never the one that took its place. session is its number, from
-// mcpconn_event_session_info() or mcpconn_client_status(). Else as mcpconn_client_close_scope(). MCPCONN_EMPTY: no such
-// session is there (any more).
-mcpconn_status mcpconn_client_close_session(const mcpconn_client *client,
-                                            uint64_t session,
-                                            mcpconn_error **err);
-
-// [any] The gentle form of mcpconn_client_close_session(), as mcpconn_client_drain_scope() says.
-mcpconn_status mcpconn_client_drain_session(const mcpconn_client *client,
-                                            uint64_t session,
-                                            uint64_t limit_ms,
-                                            mcpconn_error **err);
-
-// [any] Closes every session of a domain, busy or not, home sessions among them; empty is "deployment". Else as
-// mcpconn_client_close_scope().
-mcpconn_status mcpconn_client_close_domain(const mcpconn_client *client,
-                                           mcpconn_str domain,
-                                           mcpconn_error **err);
-
-// [any] The gentle form of mcpconn_client_close_domain(), as mcpconn_client_drain_scope() says.
-mcpconn_status mcpconn_client_drain_domain(const mcpconn_client *client,
-                                           mcpconn_str domain,
-                                           uint64_t limit_ms,
-                                           mcpconn_error **err);
-
-// [any] Closes every session of every domain, busy or not, home sessions among them. Else as
-// mcpconn_client_close_scope(). The client goes on; mcpconn_client_close() is its end.
-mcpconn_status mcpconn_client_close_all(const mcpconn_client *client, mcpconn_error **err);
-
-// [any] The gentle form of mcpconn_client_close_all(), as mcpconn_client_drain_scope() says.
-mcpconn_status mcpconn_client_drain_all(const mcpconn_client *client, uint64_t limit_ms, mcpconn_error **err);
-
 // [any] What happened, a mcpconn_event_code; 0 for NULL.
 int32_t mcpconn_event_kind(const mcpconn_event *event);
 
@@ -1120,6 +1046,11 @@ const mcpconn_error *mcpconn_event_error(const mcpconn_event *event);
 mcpconn_status mcpconn_event_server_info(const mcpconn_event *event,
                                          mcpconn_server_info *out);
 
+// [any] What happened to which session, of a MCPCONN_EVENT_SESSION; MCPCONN_EMPTY if it is none. Begin out with
+// MCPCONN_SESSION_INFO_INIT.
+mcpconn_status mcpconn_event_session_info(const mcpconn_event *event,
+                                          mcpconn_session_info *out);
+
 // [any] Frees an event that came from mcpconn_client_next_event(), before or after its client; NULL is fine.
 void mcpconn_event_free(mcpconn_event *event);
 
@@ -1134,10 +1065,6 @@ mcpconn_status mcpconn_client_answer(const mcpconn_client *client,
                                      mcpconn_str result_json,
                                      mcpconn_error **err);
 
-// [any] The host's roots have changed: every open session of every server is told, and may ask for them anew. For a
-// host that takes roots (MCPCONN_TAKES_ROOTS).
-mcpconn_status mcpconn_client_roots_changed(const mcpconn_client *client);
-
 // [any] Answers a request of a server with an error of JSON-RPC: code, such as -1 for "the user rejected it" or -32603
 // for "it failed", and message, which the server is told. Statuses as of mcpconn_client_answer().
 //
@@ -1146,6 +1073,150 @@ mcpconn_status mcpconn_client_refuse(const mcpconn_client *client,
                                      uint64_t request_id,
                                      int32_t code,
                                      mcpconn_str message,
+                                     mcpconn_error **err);
+
+// [any] The host's roots have changed: every open session of every server is told, and may ask for them anew. For a
+// host that takes roots (MCPCONN_TAKES_ROOTS).
+mcpconn_status mcpconn_client_roots_changed(const mcpconn_client *client);
+
+// [any] Has a header shown to a remote server with every request of all its sessions from now on, in place of what its
+// configuration says under that name; the answer to a MCPCONN_EVENT_CREDENTIALS_NEEDED, and as well before a token
+// runs out. An empty value takes it back: what the configuration says is shown again. A server that is parked for want
+// of credentials is tried at once.
+//
+// The value is a secret: no log, error or event of this library has it. It is kept for the server as it is configured
+// now, and is forgotten with it: when what makes its connection is configured anew, or the server is removed.
+//
+// Fails with MCPCONN_ERR_INVALID for what is no header, for one that is the library's own (Content-Type,
+// Mcp-Session-Id …) and for a server that is not remote; with MCPCONN_ERR_UNKNOWN_SERVER, MCPCONN_ERR_CONFIG for
+// a server whose entry is unusable, and MCPCONN_ERR_CLOSED.
+mcpconn_status mcpconn_client_set_header(const mcpconn_client *client,
+                                         mcpconn_str domain,
+                                         mcpconn_str server,
+                                         mcpconn_str name,
+                                         mcpconn_str value,
+                                         mcpconn_error **err);
+
+// [any] How it stands with a server now. Begin out with MCPCONN_SERVER_INFO_INIT.
+mcpconn_status mcpconn_client_server_info(const mcpconn_client *client,
+                                          mcpconn_str domain,
+                                          mcpconn_str server,
+                                          mcpconn_server_info *out,
+                                          mcpconn_error **err);
+
+// [any] Tries a parked or waiting server again, as soon as the least distance between two attempts allows. Nothing
+// happens to a server that is connected; wakes that come together are one.
+mcpconn_status mcpconn_client_wake(const mcpconn_client *client,
+                                   mcpconn_str domain,
+                                   mcpconn_str server,
+                                   mcpconn_error **err);
+
+// [any] As mcpconn_client_wake(), for every server of every domain. They go through the client's limit of connects all
+// the same.
+mcpconn_status mcpconn_client_wake_all(const mcpconn_client *client);
+
+// [any] The host's network changed, or its machine slept: what may have died unseen is looked at, parked servers are
+// tried again, and all of that spread over some time. A sleep of the machine is noticed without it.
+mcpconn_status mcpconn_client_network_changed(const mcpconn_client *client);
+
+// [any] Closes the sessions of a scope, busy or not. Home sessions are not closed: a scope without a name has none that
+// it could close.
+//
+// It returns at once, as all of mcpconn_client_close_*() do. Every session that is meant is told before; each then
+// closes by itself, within the "close_timeout_ms" of its server. Calls in flight end with MCPCONN_ERR_CLOSED, as
+// MCPCONN_OUTCOME_UNKNOWN if they were sent, else as MCPCONN_OUTCOME_NOT_SENT; a session that is being opened is given
+// up. Nothing is unconfigured and no scope is used up: the next call has a session opened again. That there is nothing
+// to close is good too.
+mcpconn_status mcpconn_client_close_scope(const mcpconn_client *client,
+                                          const mcpconn_scope *scope,
+                                          mcpconn_error **err);
+
+// [any] The gentle form of mcpconn_client_close_scope(): calls that run may go on for limit_ms milliseconds, or
+// MCPCONN_FOREVER for as long as they take. A session closes when its last call ended; what still runs at the limit
+// ends as closed.
+//
+// It returns at once, as all of mcpconn_client_drain_*() do. A call that comes meanwhile has a new session opened, so
+// that the server may have two of the scope for a while. A session that is being opened is given up, and the calls that
+// wait for it end with MCPCONN_ERR_CLOSED, MCPCONN_OUTCOME_NOT_SENT.
+mcpconn_status mcpconn_client_drain_scope(const mcpconn_client *client,
+                                          const mcpconn_scope *scope,
+                                          uint64_t limit_ms,
+                                          mcpconn_error **err);
+
+// [any] Closes the sessions of a server, busy or not: those of all scopes, and its home session. Else as
+// mcpconn_client_close_scope(). An attempt to connect that is under way is given up, and costs the server nothing; a
+// server that is parked or waits for its next attempt still does.
+//
+// Fails with MCPCONN_ERR_UNKNOWN_SERVER, with MCPCONN_ERR_CONFIG for a server whose entry is not usable, and with
+// MCPCONN_ERR_CLOSED.
+mcpconn_status mcpconn_client_close_server(const mcpconn_client *client,
+                                           mcpconn_str domain,
+                                           mcpconn_str server,
+                                           mcpconn_error **err);
+
+// [any] The gentle form of mcpconn_client_close_server(), as mcpconn_client_drain_scope() says. Fails as it does.
+mcpconn_status mcpconn_client_drain_server(const mcpconn_client *client,
+                                           mcpconn_str domain,
+                                           mcpconn_str server,
+                                           uint64_t limit_ms,
+                                           mcpconn_error **err);
+
+// [any] Closes one scoped session, busy or not, and never the one that took its place. session_id is from
+// mcpconn_event_session_info() or mcpconn_client_status(). Else as mcpconn_client_close_scope(). MCPCONN_EMPTY: no such
+// session is there (any more).
+mcpconn_status mcpconn_client_close_session(const mcpconn_client *client,
+                                            uint64_t session_id,
+                                            mcpconn_error **err);
+
+// [any] The gentle form of mcpconn_client_close_session(), as mcpconn_client_drain_scope() says.
+mcpconn_status mcpconn_client_drain_session(const mcpconn_client *client,
+                                            uint64_t session_id,
+                                            uint64_t limit_ms,
+                                            mcpconn_error **err);
+
+// [any] Closes every session of a domain, busy or not, home sessions among them; empty is "deployment". Else as
+// mcpconn_client_close_scope().
+mcpconn_status mcpconn_client_close_domain(const mcpconn_client *client,
+                                           mcpconn_str domain,
+                                           mcpconn_error **err);
+
+// [any] The gentle form of mcpconn_client_close_domain(), as mcpconn_client_drain_scope() says.
+mcpconn_status mcpconn_client_drain_domain(const mcpconn_client *client,
+                                           mcpconn_str domain,
+                                           uint64_t limit_ms,
+                                           mcpconn_error **err);
+
+// [any] Closes every session of every domain, busy or not, home sessions among them. Else as
+// mcpconn_client_close_scope(). The client goes on; mcpconn_client_close() is its end.
+mcpconn_status mcpconn_client_close_all(const mcpconn_client *client, mcpconn_error **err);
+
+// [any] The gentle form of mcpconn_client_close_all(), as mcpconn_client_drain_scope() says.
+mcpconn_status mcpconn_client_drain_all(const mcpconn_client *client, uint64_t limit_ms, mcpconn_error **err);
+
+// [any] How it stands with everything of the client now, as a JSON object for a status page. It asks no server, looks at
+// every session, and holds no secret of the configuration. out goes through mcpconn_text_free(). Times are whole
+// milliseconds; what is not there is null; members may be added.
+//
+// "servers": every configured server, by domain and name: "domain", "server"; "state" ("idle", "connecting", "unproven",
+// "proven", "waiting", "parked", "stopped") and "reason" (a mcpconn_reason in lower case, such as "never_connected"; or
+// "invalid" of a server whose entry is not usable); "charges", "attempt", "generation", "sessions" and "calls" as in
+// mcpconn_server_info; "next_try_ms": how long from now it is tried again; "pid" of the home session; "text": one line
+// for a person.
+//
+// "sessions": every scoped session, oldest first: "session_id", for mcpconn_client_close_session();
+// "domain", "server", "scope"; "generation", null until it has opened; "state" ("waiting" for a slot, "opening", "live",
+// "draining"); "calls" in flight, or, until it has opened, those that wait for it; "queued_calls": those that wait for a
+// place on it; "idle_ms": how long no call has been in flight, null while one is; "age_ms", null until it has opened.
+//
+// "pool": "capacity" in sessions, "live" ones, "busy" and "draining" ones among these; "opening" and "waiting": sessions
+// on their way; "queued_calls"; "closing": closings under way; and "tally" since the client was made: calls that found
+// a session ("reused") or one that was being opened ("joined"); sessions that "opened", openings that "failed", and those
+// "abandoned" for nobody waited any more; calls "refused" because every slot was busy, or "saturated" because their
+// session had all the calls it may have; calls that "waited" for either; sessions that were "displaced" by a new one,
+// "idle_too_long", of "lifetime_over", "lost", "closed" or "drained" by the host or "reconfigured"; and closings that were
+// given up at the limit, "overdue".
+mcpconn_status mcpconn_client_status(const mcpconn_client *client,
+                                     mcpconn_text **out,
                                      mcpconn_error **err);
 
 // [any] A handle to the link that the event is about, of any MCPCONN_EVENT_LINK_*; MCPCONN_EMPTY, and out is left as it
@@ -1216,77 +1287,6 @@ mcpconn_status mcpconn_link_closed(const mcpconn_link *link,
 // [any] Frees the handle, before or after the client, and closes nothing: a link whose last handle is freed without
 // mcpconn_link_closed() stays open until it times out. NULL is fine, and in a forked child it is fine too.
 void mcpconn_link_free(mcpconn_link *link);
-
-// [any] How it stands with a server now. Begin out with MCPCONN_SERVER_INFO_INIT.
-mcpconn_status mcpconn_client_server_info(const mcpconn_client *client,
-                                          mcpconn_str domain,
-                                          mcpconn_str server,
-                                          mcpconn_server_info *out,
-                                          mcpconn_error **err);
-
-// [any] The host's network changed, or its machine slept: what may have died unseen is looked at, parked servers are
-// tried again, and all of that spread over some time. A sleep of the machine is noticed without it.
-mcpconn_status mcpconn_client_network_changed(const mcpconn_client *client);
-
-// [any] As mcpconn_client_wake(), for every server of every domain. They go through the client's limit of connects all
-// the same.
-mcpconn_status mcpconn_client_wake_all(const mcpconn_client *client);
-
-// [any] Tries a parked or waiting server again, as soon as the least distance between two attempts allows. Nothing
-// happens to a server that is connected; wakes that come together are one.
-mcpconn_status mcpconn_client_wake(const mcpconn_client *client,
-                                   mcpconn_str domain,
-                                   mcpconn_str server,
-                                   mcpconn_error **err);
-
-// [any] What happened to which session, of a MCPCONN_EVENT_SESSION; MCPCONN_EMPTY if it is none. Begin out with
-// MCPCONN_SESSION_INFO_INIT.
-mcpconn_status mcpconn_event_session_info(const mcpconn_event *event,
-                                          mcpconn_session_info *out);
-
-// [any] How it stands with everything of the client now, as a JSON object for a status page. It asks no server, looks at
-// every session, and holds no secret of the configuration. out goes through mcpconn_text_free(). Times are whole
-// milliseconds; what is not there is null; members may be added.
-//
-// "servers": every configured server, by domain and name: "domain", "server"; "state" ("idle", "connecting", "unproven",
-// "proven", "waiting", "parked", "stopped") and "reason" (a mcpconn_reason in lower case, such as "never_connected"; or
-// "invalid" of a server whose entry is not usable); "charges", "attempt", "generation", "sessions" and "calls" as in
-// mcpconn_server_info; "next_try_ms": how long from now it is tried again; "pid" of the home session; "text": one line
-// for a person.
-//
-// "sessions": every scoped session, oldest first: "session", the number that mcpconn_client_close_session() takes;
-// "domain", "server", "scope"; "generation", null until it has opened; "state" ("waiting" for a slot, "opening", "live",
-// "draining"); "calls" in flight, or, until it has opened, those that wait for it; "waiting_calls": those that wait for a
-// place on it; "idle_ms": how long no call has been in flight, null while one is; "age_ms", null until it has opened.
-//
-// "pool": "capacity" in sessions, "live" ones, "busy" and "draining" ones among these; "opening" and "waiting": sessions
-// on their way; "waiting_calls"; "closing": closings under way; and "totals" since the client was made: calls that found
-// a session ("reused") or one that was being opened ("joined"); sessions that "opened", openings that "failed", and those
-// "abandoned" for nobody waited any more; calls "refused" because every slot was busy, or "saturated" because their
-// session had all the calls it may have; calls that "waited" for either; sessions that were "displaced" by a new one,
-// "idle_too_long", of "lifetime_over", "lost", "closed" or "drained" by the host or "reconfigured"; and closings that were
-// given up at the limit, "overdue".
-mcpconn_status mcpconn_client_status(const mcpconn_client *client,
-                                     mcpconn_text **out,
-                                     mcpconn_error **err);
-
-// [any] Has a header shown to a remote server with every request of all its sessions from now on, in place of what its
-// configuration says under that name; the answer to a MCPCONN_EVENT_CREDENTIALS_NEEDED, and as well before a token
-// runs out. An empty value takes it back: what the configuration says is shown again. A server that is parked for want
-// of credentials is tried at once.
-//
-// The value is a secret: no log, error or event of this library has it. It is kept for the server as it is configured
-// now, and is forgotten with it: when what makes its connection is configured anew, or the server is removed.
-//
-// Fails with MCPCONN_ERR_INVALID for what is no header, for one that is the library's own (Content-Type,
-// Mcp-Session-Id …) and for a server that is a child process; with MCPCONN_ERR_UNKNOWN_SERVER, MCPCONN_ERR_CONFIG for
-// a server whose entry is unusable, and MCPCONN_ERR_CLOSED.
-mcpconn_status mcpconn_client_set_header(const mcpconn_client *client,
-                                         mcpconn_str domain,
-                                         mcpconn_str server,
-                                         mcpconn_str name,
-                                         mcpconn_str value,
-                                         mcpconn_error **err);
 
 // [any] Makes a budget that nothing has happened to. policy_json is an object with any of the constants that a
 // server's "budget" in mcpconn_client_configure() takes, or empty for the defaults. seed spreads the delays: the same
@@ -1517,7 +1517,7 @@ mcpconn_status mcpconn_pool_next(const mcpconn_pool *pool,
 // [any] How the pool stands, for a status page: an object with capacity, live (slots taken), busy (of them, those with a
 // call in flight), draining, opening, waiting (openings that wait for a slot), queued_calls (requests that wait for a
 // place on a session), closing, requests (that wait, or were given a session and not released); tally, how often what
-// was decided; and sessions, oldest first, each with id, domain, server, scope, state ("waiting", "opening", "arriving",
+// was decided; and sessions, oldest first, each with session_id, domain, server, scope, state ("waiting", "opening", "arriving",
 // "live", "draining"), calls (in flight, or who wait for it), queued_calls, age_ms and idle_ms, which are null where
 // they make no sense. Members may be added. It looks at every session, and no other function gets on meanwhile.
 mcpconn_status mcpconn_pool_info(const mcpconn_pool *pool,

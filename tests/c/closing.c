@@ -125,24 +125,24 @@ static void by_number(void)
 {
     mcpconn_session_info opened, gone;
     uint64_t running = begin(client, two, "demo", "sleep", "{\"ms\":600000}");
-    char number[64];
+    char named[64];
 
     while ((opened = hear_of("two")).change != MCPCONN_SESSION_OPENED)
         ;
-    CHECK(opened.session > 0 && opened.generation > 0 && opened.reason == 0);
-    snprintf(number, sizeof number, "\"session\":%llu", (unsigned long long)opened.session);
-    check_status(number);
+    CHECK(opened.session_id > 0 && opened.generation > 0 && opened.reason == 0);
+    snprintf(named, sizeof named, "\"session_id\":%llu", (unsigned long long)opened.session_id);
+    check_status(named);
     check_status("\"scope\":\"two\"");
     check_status("\"capacity\":3");
 
-    CHECK_STATUS(mcpconn_client_close_session(client, opened.session + 1000, NULL), MCPCONN_EMPTY);
-    CHECK_STATUS(mcpconn_client_drain_session(client, opened.session, MCPCONN_FOREVER, NULL), MCPCONN_OK);
+    CHECK_STATUS(mcpconn_client_close_session(client, opened.session_id + 1000, NULL), MCPCONN_EMPTY);
+    CHECK_STATUS(mcpconn_client_drain_session(client, opened.session_id, MCPCONN_FOREVER, NULL), MCPCONN_OK);
     gone = hear_of("two");
-    CHECK(gone.session == opened.session && gone.generation == opened.generation);
+    CHECK(gone.session_id == opened.session_id && gone.generation == opened.generation);
     CHECK(gone.change == MCPCONN_SESSION_DRAINING && gone.reason == MCPCONN_CLOSE_HOST);
     check_status("\"draining\"");
-    CHECK_STATUS(mcpconn_client_close_session(client, opened.session, NULL), MCPCONN_OK);
-    CHECK_STATUS(mcpconn_client_close_session(client, opened.session, NULL), MCPCONN_EMPTY);
+    CHECK_STATUS(mcpconn_client_close_session(client, opened.session_id, NULL), MCPCONN_OK);
+    CHECK_STATUS(mcpconn_client_close_session(client, opened.session_id, NULL), MCPCONN_EMPTY);
     gone = hear_of("two");
     CHECK(gone.change == MCPCONN_SESSION_CLOSED && gone.reason == MCPCONN_CLOSE_HOST);
     finish(client, running);
@@ -153,7 +153,7 @@ static void by_number(void)
         gone = hear_of("two");
     while (gone.change == MCPCONN_SESSION_OPENED);
     CHECK(gone.change == MCPCONN_SESSION_LOST && gone.reason == 0);
-    CHECK(gone.session != opened.session);
+    CHECK(gone.session_id != opened.session_id);
     finish(client, running);
 }
 

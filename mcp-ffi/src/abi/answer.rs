@@ -8,14 +8,6 @@ use super::{
     str::mcpconn_str,
 };
 
-fn code(was_open: bool) -> Code {
-    if was_open {
-        Code::MCPCONN_OK
-    } else {
-        Code::MCPCONN_EMPTY
-    }
-}
-
 /// [any] Answers a request of a server, the mcpconn_event_id() of a MCPCONN_EVENT_REQUEST. result_json is an object of
 /// the shape that MCP gives the method's result; it is sent as it is.
 ///
@@ -33,22 +25,7 @@ pub unsafe extern "C" fn mcpconn_client_answer(
     unsafe {
         fail::run(err, || {
             let result = result_json.read("result_json")?;
-            Ok(code(live(client)?.answer(request_id, result)?))
-        })
-    }
-}
-
-/// [any] The host's roots have changed: every open session of every server is told, and may ask for them anew. For a
-/// host that takes roots (MCPCONN_TAKES_ROOTS).
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mcpconn_client_roots_changed(
-    client: *const mcpconn_client,
-) -> mcpconn_status {
-    // SAFETY: NULL or a live client, by the contract of the header.
-    unsafe {
-        fail::run(std::ptr::null_mut(), || {
-            live(client)?.roots_changed();
-            Ok(Code::MCPCONN_OK)
+            Ok(Code::ok_or_empty(live(client)?.answer(request_id, result)?))
         })
     }
 }
@@ -69,7 +46,24 @@ pub unsafe extern "C" fn mcpconn_client_refuse(
     unsafe {
         fail::run(err, || {
             let message = message.read("message")?;
-            Ok(self::code(live(client)?.refuse(request_id, code, message)))
+            Ok(Code::ok_or_empty(
+                live(client)?.refuse(request_id, code, message),
+            ))
+        })
+    }
+}
+
+/// [any] The host's roots have changed: every open session of every server is told, and may ask for them anew. For a
+/// host that takes roots (MCPCONN_TAKES_ROOTS).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_client_roots_changed(
+    client: *const mcpconn_client,
+) -> mcpconn_status {
+    // SAFETY: NULL or a live client, by the contract of the header.
+    unsafe {
+        fail::run(std::ptr::null_mut(), || {
+            live(client)?.roots_changed();
+            Ok(Code::MCPCONN_OK)
         })
     }
 }

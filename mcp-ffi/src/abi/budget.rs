@@ -240,11 +240,7 @@ pub unsafe extern "C" fn mcpconn_budget_tell(
                     )));
                 }
             }
-            Ok(if changed {
-                Code::MCPCONN_OK
-            } else {
-                Code::MCPCONN_EMPTY
-            })
+            Ok(Code::ok_or_empty(changed))
         })
     }
 }

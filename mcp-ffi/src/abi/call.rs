@@ -190,11 +190,7 @@ pub unsafe extern "C" fn mcpconn_client_notify(
                 method.read("method")?,
                 params_json.read("params_json")?,
             )?;
-            Ok(if sent {
-                Code::MCPCONN_OK
-            } else {
-                Code::MCPCONN_EMPTY
-            })
+            Ok(Code::ok_or_empty(sent))
         })
     }
 }
@@ -267,11 +263,7 @@ pub unsafe extern "C" fn mcpconn_client_cancel(
     // SAFETY: NULL or a live client, by the contract of the header.
     unsafe {
         fail::run(std::ptr::null_mut(), || {
-            Ok(if live(client)?.cancel(id) {
-                Code::MCPCONN_OK
-            } else {
-                Code::MCPCONN_EMPTY
-            })
+            Ok(Code::ok_or_empty(live(client)?.cancel(id)))
         })
     }
 }

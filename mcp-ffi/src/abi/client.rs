@@ -271,11 +271,7 @@ pub unsafe extern "C" fn mcpconn_client_wait(
             let in_use = live(client)?;
             let handle = in_use.0;
             let _consumer = handle.consume()?;
-            Ok(if handle.client.wait(duration(timeout_ms))? {
-                Code::MCPCONN_OK
-            } else {
-                Code::MCPCONN_EMPTY
-            })
+            Ok(Code::ok_or_empty(handle.client.wait(duration(timeout_ms))?))
         })
     }
 }
@@ -343,11 +339,7 @@ pub unsafe extern "C" fn mcpconn_client_dispatch(
             if freed || (given == 0 && handle.client.is_closed()) {
                 return Err(crate::client::Error::closed().into());
             }
-            Ok(if given == 0 {
-                Code::MCPCONN_EMPTY
-            } else {
-                Code::MCPCONN_OK
-            })
+            Ok(Code::ok_or_empty(given > 0))
         })
     };
     if freed {

@@ -17,7 +17,7 @@ use super::{
 /// now, and is forgotten with it: when what makes its connection is configured anew, or the server is removed.
 ///
 /// Fails with MCPCONN_ERR_INVALID for what is no header, for one that is the library's own (Content-Type,
-/// Mcp-Session-Id …) and for a server that is a child process; with MCPCONN_ERR_UNKNOWN_SERVER, MCPCONN_ERR_CONFIG for
+/// Mcp-Session-Id …) and for a server that is not remote; with MCPCONN_ERR_UNKNOWN_SERVER, MCPCONN_ERR_CONFIG for
 /// a server whose entry is unusable, and MCPCONN_ERR_CLOSED.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_client_set_header(

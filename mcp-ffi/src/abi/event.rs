@@ -6,6 +6,7 @@ use super::{
     error::mcpconn_error,
     fail::{self, Failure, give},
     server::mcpconn_server_info,
+    session::mcpconn_session_info,
     status::{Code, mcpconn_status},
     str::{CText, mcpconn_str},
 };
@@ -52,7 +53,7 @@ pub enum mcpconn_event_code {
     /// without a word.
     MCPCONN_EVENT_REQUEST_WITHDRAWN = 5,
     /// A server wants credentials, or others than those it was shown: mcpconn_client_set_header() gives them.
-    /// mcpconn_event_json() has what it asks for: an object with "domain", "server", "status" (401 for credentials, 403
+    /// mcpconn_event_json() has what it asks for: an object with "status" (401 for credentials, 403
     /// for such with more rights, 0 if that is not known) and "challenges", an array of objects with the "scheme" of
     /// each and its parameters as they came ("realm", "scope", "resource_metadata", "error" …). It is the server's
     /// word.
@@ -417,6 +418,25 @@ pub unsafe extern "C" fn mcpconn_event_server_info(
                 }
                 _ => Ok(Code::MCPCONN_EMPTY),
             }
+        })
+    }
+}
+
+/// [any] What happened to which session, of a MCPCONN_EVENT_SESSION; MCPCONN_EMPTY if it is none. Begin out with
+/// MCPCONN_SESSION_INFO_INIT.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn mcpconn_event_session_info(
+    event: *const mcpconn_event,
+    out: *mut mcpconn_session_info,
+) -> mcpconn_status {
+    // SAFETY: every pointer is NULL or as the header says, and is checked for NULL before it is used.
+    unsafe {
+        fail::run(std::ptr::null_mut(), || {
+            let Some(EventKind::Session(news)) = kind(event) else {
+                return Ok(Code::MCPCONN_EMPTY);
+            };
+            mcpconn_session_info::write(news, out)?;
+            Ok(Code::MCPCONN_OK)
         })
     }
 }

@@ -101,41 +101,37 @@ pub unsafe extern "C" fn mcpconn_client_drain_server(
     }
 }
 
-/// [any] Closes one scoped session, busy or not, and never the one that took its place. session is its number, from
+/// [any] Closes one scoped session, busy or not, and never the one that took its place. session_id is from
 /// mcpconn_event_session_info() or mcpconn_client_status(). Else as mcpconn_client_close_scope(). MCPCONN_EMPTY: no such
 /// session is there (any more).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_client_close_session(
     client: *const mcpconn_client,
-    session: u64,
+    session_id: u64,
     err: *mut *mut mcpconn_error,
 ) -> mcpconn_status {
     // SAFETY: every pointer is NULL or as the header says, and is checked for NULL before it is used.
-    unsafe { fail::run(err, || Ok(was_there(live(client)?.close_session(session)))) }
+    unsafe {
+        fail::run(err, || {
+            Ok(Code::ok_or_empty(live(client)?.close_session(session_id)))
+        })
+    }
 }
 
 /// [any] The gentle form of mcpconn_client_close_session(), as mcpconn_client_drain_scope() says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_client_drain_session(
     client: *const mcpconn_client,
-    session: u64,
+    session_id: u64,
     limit_ms: u64,
     err: *mut *mut mcpconn_error,
 ) -> mcpconn_status {
     // SAFETY: every pointer is NULL or as the header says, and is checked for NULL before it is used.
     unsafe {
         fail::run(err, || {
-            let there = live(client)?.drain_session(session, duration(limit_ms));
-            Ok(was_there(there))
+            let there = live(client)?.drain_session(session_id, duration(limit_ms));
+            Ok(Code::ok_or_empty(there))
         })
-    }
-}
-
-fn was_there(there: bool) -> Code {
-    if there {
-        Code::MCPCONN_OK
-    } else {
-        Code::MCPCONN_EMPTY
     }
 }
 

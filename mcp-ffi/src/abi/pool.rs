@@ -81,14 +81,6 @@ unsafe fn live<'a>(
     pool.desk.lock().map_err(|_| Failure::internal())
 }
 
-fn changed(changed: bool) -> Code {
-    if changed {
-        Code::MCPCONN_OK
-    } else {
-        Code::MCPCONN_EMPTY
-    }
-}
-
 /// # Safety
 ///
 /// `domain` must be text that came in.
@@ -209,7 +201,7 @@ pub unsafe extern "C" fn mcpconn_pool_unbind(
         fail::run(err, || {
             let (domain, server) = (domain_name(domain)?, server_name(server)?);
             let now = Timestamp::from_nanos(now_ns);
-            Ok(changed(live(pool)?.unbind(now, &domain, &server)))
+            Ok(Code::ok_or_empty(live(pool)?.unbind(now, &domain, &server)))
         })
     }
 }
@@ -268,7 +260,7 @@ pub unsafe extern "C" fn mcpconn_pool_cancel(
     unsafe {
         fail::run(err, || {
             let cancelled = live(pool)?.cancel(Timestamp::from_nanos(now_ns), request_id)?;
-            Ok(changed(cancelled))
+            Ok(Code::ok_or_empty(cancelled))
         })
     }
 }
@@ -367,7 +359,7 @@ pub unsafe extern "C" fn mcpconn_pool_opened(
         fail::run(err, || {
             let now = Timestamp::from_nanos(now_ns);
             let taken = live(pool)?.opened(now, session_id, HostSession(session))?;
-            Ok(changed(taken))
+            Ok(Code::ok_or_empty(taken))
         })
     }
 }
@@ -394,7 +386,9 @@ pub unsafe extern "C" fn mcpconn_pool_failed(
                 )));
             }
             let now = Timestamp::from_nanos(now_ns);
-            Ok(changed(live(pool)?.failed(now, session_id, status)?))
+            Ok(Code::ok_or_empty(
+                live(pool)?.failed(now, session_id, status)?,
+            ))
         })
     }
 }
@@ -415,7 +409,7 @@ pub unsafe extern "C" fn mcpconn_pool_closed(
     unsafe {
         fail::run(err, || {
             let now = Timestamp::from_nanos(now_ns);
-            Ok(changed(live(pool)?.closed(now, session_id)?))
+            Ok(Code::ok_or_empty(live(pool)?.closed(now, session_id)?))
         })
     }
 }
@@ -435,7 +429,7 @@ pub unsafe extern "C" fn mcpconn_pool_evict(
     unsafe {
         fail::run(err, || {
             let now = Timestamp::from_nanos(now_ns);
-            Ok(changed(live(pool)?.evict(now, session_id)?))
+            Ok(Code::ok_or_empty(live(pool)?.evict(now, session_id)?))
         })
     }
 }
@@ -547,7 +541,9 @@ pub unsafe extern "C" fn mcpconn_pool_close(
             let mut desk = live(pool)?;
             let target = target(&desk, &meant, session_id)?;
             let now = Timestamp::from_nanos(now_ns);
-            Ok(changed(target.is_some_and(|it| desk.close(now, it))))
+            Ok(Code::ok_or_empty(
+                target.is_some_and(|it| desk.close(now, it)),
+            ))
         })
     }
 }
@@ -575,7 +571,7 @@ pub unsafe extern "C" fn mcpconn_pool_drain(
             let target = target(&desk, &meant, session_id)?;
             let now = Timestamp::from_nanos(now_ns);
             let deadline = Timestamp::from_nanos(deadline_ns);
-            Ok(changed(
+            Ok(Code::ok_or_empty(
                 target.is_some_and(|it| desk.drain(now, it, deadline)),
             ))
         })
@@ -594,7 +590,9 @@ pub unsafe extern "C" fn mcpconn_pool_shutdown(
     // SAFETY: every pointer is NULL or as the header says, and is checked for NULL before it is used.
     unsafe {
         fail::run(err, || {
-            Ok(changed(live(pool)?.shutdown(Timestamp::from_nanos(now_ns))))
+            Ok(Code::ok_or_empty(
+                live(pool)?.shutdown(Timestamp::from_nanos(now_ns)),
+            ))
         })
     }
 }
@@ -630,7 +628,7 @@ pub unsafe extern "C" fn mcpconn_pool_next(
 /// [any] How the pool stands, for a status page: an object with capacity, live (slots taken), busy (of them, those with a
 /// call in flight), draining, opening, waiting (openings that wait for a slot), queued_calls (requests that wait for a
 /// place on a session), closing, requests (that wait, or were given a session and not released); tally, how often what
-/// was decided; and sessions, oldest first, each with id, domain, server, scope, state ("waiting", "opening", "arriving",
+/// was decided; and sessions, oldest first, each with session_id, domain, server, scope, state ("waiting", "opening", "arriving",
 /// "live", "draining"), calls (in flight, or who wait for it), queued_calls, age_ms and idle_ms, which are null where
 /// they make no sense. Members may be added. It looks at every session, and no other function gets on meanwhile.
 #[unsafe(no_mangle)]

@@ -186,16 +186,19 @@ pub unsafe extern "C" fn mcpconn_client_server_info(
     }
 }
 
-/// [any] The host's network changed, or its machine slept: what may have died unseen is looked at, parked servers are
-/// tried again, and all of that spread over some time. A sleep of the machine is noticed without it.
+/// [any] Tries a parked or waiting server again, as soon as the least distance between two attempts allows. Nothing
+/// happens to a server that is connected; wakes that come together are one.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mcpconn_client_network_changed(
+pub unsafe extern "C" fn mcpconn_client_wake(
     client: *const mcpconn_client,
+    domain: mcpconn_str,
+    server: mcpconn_str,
+    err: *mut *mut mcpconn_error,
 ) -> mcpconn_status {
-    // SAFETY: NULL or a live client, by the contract of the header.
+    // SAFETY: every pointer is NULL or as the header says, and is checked for NULL before it is used.
     unsafe {
-        fail::run(std::ptr::null_mut(), || {
-            live(client)?.network_changed();
+        fail::run(err, || {
+            live(client)?.wake(domain.read("domain")?, server.read("server")?)?;
             Ok(Code::MCPCONN_OK)
         })
     }
@@ -214,19 +217,16 @@ pub unsafe extern "C" fn mcpconn_client_wake_all(client: *const mcpconn_client) 
     }
 }
 
-/// [any] Tries a parked or waiting server again, as soon as the least distance between two attempts allows. Nothing
-/// happens to a server that is connected; wakes that come together are one.
+/// [any] The host's network changed, or its machine slept: what may have died unseen is looked at, parked servers are
+/// tried again, and all of that spread over some time. A sleep of the machine is noticed without it.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn mcpconn_client_wake(
+pub unsafe extern "C" fn mcpconn_client_network_changed(
     client: *const mcpconn_client,
-    domain: mcpconn_str,
-    server: mcpconn_str,
-    err: *mut *mut mcpconn_error,
 ) -> mcpconn_status {
-    // SAFETY: every pointer is NULL or as the header says, and is checked for NULL before it is used.
+    // SAFETY: NULL or a live client, by the contract of the header.
     unsafe {
-        fail::run(err, || {
-            live(client)?.wake(domain.read("domain")?, server.read("server")?)?;
+        fail::run(std::ptr::null_mut(), || {
+            live(client)?.network_changed();
             Ok(Code::MCPCONN_OK)
         })
     }

@@ -1,12 +1,7 @@
 //! What happens to scoped sessions.
 
-use super::{
-    event::{kind, mcpconn_event},
-    fail,
-    options::write_sized,
-    status::{Code, mcpconn_status},
-};
-use crate::client::{CloseReason, EventKind, SessionChange};
+use super::{fail::Failure, options::write_sized};
+use crate::client::{CloseReason, SessionChange, SessionNews};
 
 /// What happened to a scoped session.
 #[repr(C)]
@@ -50,7 +45,7 @@ pub struct mcpconn_session_info {
     /// sizeof(mcpconn_session_info), so that a later library knows what this program knew.
     pub struct_size: usize,
     /// Names this very session, for mcpconn_client_close_session(); never 0, and never used again.
-    pub session: u64,
+    pub session_id: u64,
     /// Counts the sessions of its server; results that it answers bear the same mcpconn_event_generation().
     pub generation: u64,
     /// What happened, a mcpconn_session_change.
@@ -83,29 +78,22 @@ fn change_and_reason(change: SessionChange) -> (i32, i32) {
     }
 }
 
-/// [any] What happened to which session, of a MCPCONN_EVENT_SESSION; MCPCONN_EMPTY if it is none. Begin out with
-/// MCPCONN_SESSION_INFO_INIT.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn mcpconn_event_session_info(
-    event: *const mcpconn_event,
-    out: *mut mcpconn_session_info,
-) -> mcpconn_status {
-    // SAFETY: every pointer is NULL or as the header says, and is checked for NULL before it is used.
-    unsafe {
-        fail::run(std::ptr::null_mut(), || {
-            let Some(EventKind::Session(news)) = kind(event) else {
-                return Ok(Code::MCPCONN_EMPTY);
-            };
-            let (change, reason) = change_and_reason(news.change);
-            let info = mcpconn_session_info {
-                struct_size: 0,
-                session: news.session,
-                generation: news.generation,
-                change,
-                reason,
-            };
-            write_sized("mcpconn_session_info", info, out)?;
-            Ok(Code::MCPCONN_OK)
-        })
+impl mcpconn_session_info {
+    /// Fills a struct of the host's that may be an older one.
+    ///
+    /// # Safety
+    ///
+    /// `out` must be NULL or valid for reads and writes of as many bytes as its first member says.
+    pub(crate) unsafe fn write(news: &SessionNews, out: *mut Self) -> Result<(), Failure> {
+        let (change, reason) = change_and_reason(news.change);
+        let info = Self {
+            struct_size: 0,
+            session_id: news.session_id,
+            generation: news.generation,
+            change,
+            reason,
+        };
+        // SAFETY: as above.
+        unsafe { write_sized("mcpconn_session_info", info, out) }
     }
 }

@@ -18,13 +18,13 @@ use super::{
 /// mcpconn_server_info; "next_try_ms": how long from now it is tried again; "pid" of the home session; "text": one line
 /// for a person.
 ///
-/// "sessions": every scoped session, oldest first: "session", the number that mcpconn_client_close_session() takes;
+/// "sessions": every scoped session, oldest first: "session_id", for mcpconn_client_close_session();
 /// "domain", "server", "scope"; "generation", null until it has opened; "state" ("waiting" for a slot, "opening", "live",
-/// "draining"); "calls" in flight, or, until it has opened, those that wait for it; "waiting_calls": those that wait for a
+/// "draining"); "calls" in flight, or, until it has opened, those that wait for it; "queued_calls": those that wait for a
 /// place on it; "idle_ms": how long no call has been in flight, null while one is; "age_ms", null until it has opened.
 ///
 /// "pool": "capacity" in sessions, "live" ones, "busy" and "draining" ones among these; "opening" and "waiting": sessions
-/// on their way; "waiting_calls"; "closing": closings under way; and "totals" since the client was made: calls that found
+/// on their way; "queued_calls"; "closing": closings under way; and "tally" since the client was made: calls that found
 /// a session ("reused") or one that was being opened ("joined"); sessions that "opened", openings that "failed", and those
 /// "abandoned" for nobody waited any more; calls "refused" because every slot was busy, or "saturated" because their
 /// session had all the calls it may have; calls that "waited" for either; sessions that were "displaced" by a new one,

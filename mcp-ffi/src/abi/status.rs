@@ -54,6 +54,17 @@ pub enum mcpconn_status_code {
 
 pub(crate) use mcpconn_status_code as Code;
 
+impl Code {
+    /// Whether there was something to do or to have.
+    pub(crate) fn ok_or_empty(there: bool) -> Self {
+        if there {
+            Self::MCPCONN_OK
+        } else {
+            Self::MCPCONN_EMPTY
+        }
+    }
+}
+
 impl From<Kind> for Code {
     fn from(kind: Kind) -> Self {
         match kind {

@@ -15,9 +15,9 @@ use super::{
     shared::Shared,
 };
 
-/// Whose sessions are meant.
+/// The sessions that are meant.
 #[derive(Debug)]
-enum Whose {
+enum Target {
     Scope(Arc<str>, Arc<str>),
     Server(Arc<Server>),
     Session(SessionId),
@@ -32,7 +32,7 @@ enum Manner {
     Drain(Option<Duration>),
 }
 
-impl Whose {
+impl Target {
     fn scope(scope: &Scope) -> Option<Self> {
         let name = scope.name.clone()?;
         Some(Self::Scope(scope.domain.clone(), name))
@@ -59,60 +59,60 @@ impl Whose {
 
 impl Shared {
     /// How many scoped sessions were meant, those that were being opened among them.
-    fn close_sessions(&self, whose: &Whose, manner: Manner) -> usize {
+    fn close_sessions(&self, target: &Target, manner: Manner) -> usize {
         // Everyone is told before this returns, and nobody is awaited: each closing is bounded by itself.
-        let scoped = self.close_scoped(whose, manner).victims();
-        for server in self.with_home_sessions(whose) {
+        let scoped = self.close_scoped(target, manner).victims();
+        for server in self.with_home_sessions(target) {
             self.close_home(&server, manner);
         }
         if matches!(manner, Manner::AtOnce) {
             // What is left is on no session yet, or on one that was given up before.
             self.calls
-                .stop_those(Stop::SessionClosed, |origin| whose.have(origin));
+                .stop_those(Stop::SessionClosed, |origin| target.have(origin));
         }
         scoped
     }
 
-    fn close_scoped(&self, whose: &Whose, manner: Manner) -> Closing {
+    fn close_scoped(&self, target: &Target, manner: Manner) -> Closing {
         let pool = &self.pool;
         let limit = match manner {
             Manner::AtOnce => None,
             Manner::Drain(limit) => Some(limit.unwrap_or(Duration::MAX)),
         };
-        match (whose, limit) {
-            (Whose::Scope(domain, scope), None) => pool.close_scope(domain, scope),
-            (Whose::Scope(domain, scope), Some(limit)) => pool.drain_scope(domain, scope, limit),
-            (Whose::Server(server), None) => pool.close_server(&server.domain, &server.name),
-            (Whose::Server(server), Some(limit)) => {
+        match (target, limit) {
+            (Target::Scope(domain, scope), None) => pool.close_scope(domain, scope),
+            (Target::Scope(domain, scope), Some(limit)) => pool.drain_scope(domain, scope, limit),
+            (Target::Server(server), None) => pool.close_server(&server.domain, &server.name),
+            (Target::Server(server), Some(limit)) => {
                 pool.drain_server(&server.domain, &server.name, limit)
             }
-            (Whose::Session(id), None) => pool.close_id(*id),
-            (Whose::Session(id), Some(limit)) => pool.drain_id(*id, limit),
-            (Whose::Domain(domain), None) => pool.close_domain(domain),
-            (Whose::Domain(domain), Some(limit)) => pool.drain_domain(domain, limit),
-            (Whose::All, None) => pool.close_all(),
-            (Whose::All, Some(limit)) => pool.drain_all(limit),
+            (Target::Session(id), None) => pool.close_id(*id),
+            (Target::Session(id), Some(limit)) => pool.drain_id(*id, limit),
+            (Target::Domain(domain), None) => pool.close_domain(domain),
+            (Target::Domain(domain), Some(limit)) => pool.drain_domain(domain, limit),
+            (Target::All, None) => pool.close_all(),
+            (Target::All, Some(limit)) => pool.drain_all(limit),
         }
     }
 
-    fn with_home_sessions(&self, whose: &Whose) -> Vec<Arc<Server>> {
+    fn with_home_sessions(&self, target: &Target) -> Vec<Arc<Server>> {
         let servers = self.servers();
-        match whose {
-            Whose::Scope(..) | Whose::Session(_) => Vec::new(),
-            Whose::Server(server) => vec![server.clone()],
-            Whose::Domain(domain) => {
+        match target {
+            Target::Scope(..) | Target::Session(_) => Vec::new(),
+            Target::Server(server) => vec![server.clone()],
+            Target::Domain(domain) => {
                 let slots = servers.of(domain).map(|(_, slot)| slot);
                 slots.filter_map(Slot::ready).cloned().collect()
             }
-            Whose::All => servers.all().cloned().collect(),
+            Target::All => servers.all().cloned().collect(),
         }
     }
 
-    fn session_of(&self, number: u64) -> Option<SessionId> {
-        self.sessions.find(number).or_else(|| {
+    fn session_of(&self, session_id: u64) -> Option<SessionId> {
+        self.sessions.find(session_id).or_else(|| {
             // It is being opened, if it is there at all.
             let all = self.pool.snapshot().sessions;
-            let it = all.iter().find(|session| session.id.get() == number);
+            let it = all.iter().find(|session| session.id.get() == session_id);
             it.map(|session| session.id)
         })
     }
@@ -139,8 +139,8 @@ impl Shared {
 impl Client {
     /// Closes the sessions of a scope, busy or not. Home sessions are not closed.
     pub fn close_scope(&self, scope: &Scope) {
-        if let Some(whose) = Whose::scope(scope) {
-            self.shared.close_sessions(&whose, Manner::AtOnce);
+        if let Some(target) = Target::scope(scope) {
+            self.shared.close_sessions(&target, Manner::AtOnce);
         }
     }
 
@@ -148,8 +148,8 @@ impl Client {
     /// that come meanwhile, or wait for a session that is being opened, do not: those have another opened, and these end
     /// as closed.
     pub fn drain_scope(&self, scope: &Scope, limit: Option<Duration>) {
-        if let Some(whose) = Whose::scope(scope) {
-            self.shared.close_sessions(&whose, Manner::Drain(limit));
+        if let Some(target) = Target::scope(scope) {
+            self.shared.close_sessions(&target, Manner::Drain(limit));
         }
     }
 
@@ -158,8 +158,8 @@ impl Client {
     /// # Errors
     /// As for [`Client::server_status`].
     pub fn close_server(&self, domain: &str, server: &str) -> Result<(), Error> {
-        let whose = self.server_of(domain, server)?;
-        self.shared.close_sessions(&whose, Manner::AtOnce);
+        let target = self.server_of(domain, server)?;
+        self.shared.close_sessions(&target, Manner::AtOnce);
         Ok(())
     }
 
@@ -173,55 +173,55 @@ impl Client {
         server: &str,
         limit: Option<Duration>,
     ) -> Result<(), Error> {
-        let whose = self.server_of(domain, server)?;
-        self.shared.close_sessions(&whose, Manner::Drain(limit));
+        let target = self.server_of(domain, server)?;
+        self.shared.close_sessions(&target, Manner::Drain(limit));
         Ok(())
     }
 
-    fn server_of(&self, domain: &str, server: &str) -> Result<Whose, Error> {
+    fn server_of(&self, domain: &str, server: &str) -> Result<Target, Error> {
         self.shared.check_open()?;
         let server = self.shared.servers().get(domain, server)?;
-        Ok(Whose::Server(server))
+        Ok(Target::Server(server))
     }
 
-    /// Closes the scoped session of this number, from [`SessionNews`](crate::SessionNews) or
+    /// Closes the scoped session of this id, from [`SessionNews`](crate::SessionNews) or
     /// [`ScopedStatus`](crate::ScopedStatus), and never the one that took its place. `false` if it is gone.
-    pub fn close_session(&self, session: u64) -> bool {
-        self.close_numbered(session, Manner::AtOnce)
+    pub fn close_session(&self, session_id: u64) -> bool {
+        self.close_named(session_id, Manner::AtOnce)
     }
 
     /// As [`Client::close_session`], in the manner of [`Client::drain_scope`].
-    pub fn drain_session(&self, session: u64, limit: Option<Duration>) -> bool {
-        self.close_numbered(session, Manner::Drain(limit))
+    pub fn drain_session(&self, session_id: u64, limit: Option<Duration>) -> bool {
+        self.close_named(session_id, Manner::Drain(limit))
     }
 
-    fn close_numbered(&self, session: u64, manner: Manner) -> bool {
-        let Some(id) = self.shared.session_of(session) else {
+    fn close_named(&self, session_id: u64, manner: Manner) -> bool {
+        let Some(id) = self.shared.session_of(session_id) else {
             return false;
         };
-        self.shared.close_sessions(&Whose::Session(id), manner) > 0
+        self.shared.close_sessions(&Target::Session(id), manner) > 0
     }
 
     /// Closes every session of a domain, busy or not, home sessions among them.
     pub fn close_domain(&self, domain: &str) {
         self.shared
-            .close_sessions(&Whose::domain(domain), Manner::AtOnce);
+            .close_sessions(&Target::domain(domain), Manner::AtOnce);
     }
 
     /// As [`Client::close_domain`], in the manner of [`Client::drain_scope`].
     pub fn drain_domain(&self, domain: &str, limit: Option<Duration>) {
         self.shared
-            .close_sessions(&Whose::domain(domain), Manner::Drain(limit));
+            .close_sessions(&Target::domain(domain), Manner::Drain(limit));
     }
 
     /// Closes every session, busy or not, home sessions among them. The client goes on; [`Client::close`] ends it.
     pub fn close_all(&self) {
-        self.shared.close_sessions(&Whose::All, Manner::AtOnce);
+        self.shared.close_sessions(&Target::All, Manner::AtOnce);
     }
 
     /// As [`Client::close_all`], in the manner of [`Client::drain_scope`].
     pub fn drain_all(&self, limit: Option<Duration>) {
         self.shared
-            .close_sessions(&Whose::All, Manner::Drain(limit));
+            .close_sessions(&Target::All, Manner::Drain(limit));
     }
 }

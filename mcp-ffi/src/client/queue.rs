@@ -185,7 +185,7 @@ impl State {
         let latest = match &event.kind {
             EventKind::Progress(_) => Some(Latest::Progress(event.id)),
             EventKind::ServerState(status) => Some(Latest::ServerState(lane, status.generation)),
-            EventKind::Session(news) => Some(Latest::Session(news.session)),
+            EventKind::Session(news) => Some(Latest::Session(news.session_id)),
             EventKind::CatalogueChanged(list) => Some(Latest::Catalogue(lane, *list)),
             EventKind::CredentialsNeeded(_) => Some(Latest::Credentials(lane)),
             _ => None,

@@ -6,7 +6,7 @@ use mcp_pool::Why;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionNews {
     /// Names this very session, and is never used again: for [`Client::close_session`](crate::Client::close_session).
-    pub session: u64,
+    pub session_id: u64,
     /// Counts the sessions of its server.
     pub generation: u64,
     /// What happened.

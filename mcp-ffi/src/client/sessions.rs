@@ -1,4 +1,4 @@
-//! The scoped sessions that there are, by their numbers.
+//! The scoped sessions that there are, by their ids.
 
 use std::{
     collections::HashMap,
@@ -63,7 +63,7 @@ impl Sessions {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It has opened, and the pool knows it by its number from here on.
+    /// It has opened, and the pool knows it by its id from here on.
     pub(super) fn named(&self, session: Known) {
         self.known().insert(session.id.get(), session);
     }
@@ -80,9 +80,9 @@ impl Sessions {
         self.known().remove(&id.get());
     }
 
-    /// What a number names, if it is still there.
-    pub(super) fn find(&self, number: u64) -> Option<SessionId> {
-        self.known().get(&number).map(|session| session.id)
+    /// What the host names by this id, if it is still there.
+    pub(super) fn find(&self, id: u64) -> Option<SessionId> {
+        self.known().get(&id).map(|session| session.id)
     }
 
     pub(super) fn generation(&self, id: SessionId) -> Option<u64> {
@@ -138,7 +138,7 @@ impl Sessions {
             text += &format!(": {how}");
         }
         let news = SessionNews {
-            session: session.id.get(),
+            session_id: session.id.get(),
             generation: session.generation,
             change,
             text,
@@ -239,7 +239,7 @@ mod tests {
             panic!("it is told");
         };
         assert_eq!(
-            (news.change, news.generation, news.session),
+            (news.change, news.generation, news.session_id),
             (SessionChange::Lost, 7, id.get())
         );
         assert_eq!(

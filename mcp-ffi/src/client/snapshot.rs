@@ -40,7 +40,7 @@ pub struct NamedServer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScopedStatus {
     /// Names this very session, and is never used again: for [`Client::close_session`].
-    pub session: u64,
+    pub session_id: u64,
     /// Its domain.
     pub domain: Arc<str>,
     /// Its server.
@@ -54,7 +54,7 @@ pub struct ScopedStatus {
     /// Calls in flight on it; while it opens, those that wait for it.
     pub calls: usize,
     /// Calls that wait for a place on it.
-    pub waiting: usize,
+    pub queued_calls: usize,
     /// How long no call has been in flight; `None` while one is.
     pub idle: Option<Duration>,
     /// How long it has been there; `None` until it is.
@@ -74,14 +74,14 @@ impl Shared {
         let servers = named(&self.servers());
         let pool = self.pool.snapshot();
         let sessions = pool.sessions.into_iter().map(|session| ScopedStatus {
-            session: session.id.get(),
+            session_id: session.id.get(),
             generation: self.sessions.generation(session.id),
             domain: session.key.domain,
             server: session.key.server,
             scope: session.key.scope,
             stage: session.stage,
             calls: session.calls,
-            waiting: session.queue,
+            queued_calls: session.queue,
             idle: session.idle_for,
             age: session.age,
         });
@@ -155,7 +155,7 @@ impl NamedServer {
 impl ScopedStatus {
     fn to_json(&self) -> Value {
         json!({
-            "session": self.session,
+            "session_id": self.session_id,
             "domain": *self.domain,
             "server": *self.server,
             "scope": *self.scope,
@@ -167,7 +167,7 @@ impl ScopedStatus {
                 _ => "opening",
             },
             "calls": self.calls,
-            "waiting_calls": self.waiting,
+            "queued_calls": self.queued_calls,
             "idle_ms": self.idle.map(millis),
             "age_ms": self.age.map(millis),
         })
@@ -183,9 +183,9 @@ fn pool(counters: &Counters) -> Value {
         "draining": counters.draining,
         "opening": counters.opening,
         "waiting": counters.waiting,
-        "waiting_calls": counters.queued_calls,
+        "queued_calls": counters.queued_calls,
         "closing": counters.closing,
-        "totals": {
+        "tally": {
             "reused": tally.reused,
             "joined": tally.joined,
             "opened": tally.opened,

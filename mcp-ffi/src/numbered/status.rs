@@ -55,7 +55,7 @@ struct Sums {
 
 #[derive(Serialize)]
 struct Session<'a> {
-    id: u64,
+    session_id: u64,
     domain: &'a Name,
     server: &'a Name,
     scope: &'a Name,
@@ -112,7 +112,7 @@ fn sums(tally: &Tally, overdue: u64) -> Sums {
 
 fn session(status: &SessionStatus<Key>) -> Session<'_> {
     Session {
-        id: session_number(status.id),
+        session_id: session_number(status.id),
         domain: &status.key.domain,
         server: &status.key.server,
         scope: &status.key.scope,

@@ -257,7 +257,7 @@ fn a_call_that_waits_for_a_place_on_its_session_has_it_when_the_call_before_ends
     let held = begin(&client, "a", "held");
     arrival(&arrivals);
     let waits = begin(&client, "a", "any");
-    once(&client, |status| status.sessions[0].waiting == 1);
+    once(&client, |status| status.sessions[0].queued_calls == 1);
     gate.open();
     assert_eq!(answered(&client, held), "held");
     assert_eq!(answered(&client, waits), "answered");

@@ -74,8 +74,8 @@ fn a_host_hears_of_a_session_from_its_opening_to_its_end() {
     begin(&client, "b", "any");
     let gone = news(&client, "a");
     assert_eq!(
-        (gone.session, gone.generation),
-        (first.session, first.generation)
+        (gone.session_id, gone.generation),
+        (first.session_id, first.generation)
     );
     assert_eq!(gone.change, SessionChange::Closed(CloseReason::Displaced));
     assert!(
@@ -85,7 +85,7 @@ fn a_host_hears_of_a_session_from_its_opening_to_its_end() {
     );
     let second = news(&client, "b");
     assert_eq!(second.change, SessionChange::Opened);
-    assert!(second.session > first.session && second.generation > first.generation);
+    assert!(second.session_id > first.session_id && second.generation > first.generation);
     client.close_scope(&Scope::new("", "b"));
     assert_eq!(
         news(&client, "b").change,
@@ -106,13 +106,13 @@ fn a_host_hears_that_a_session_expired_and_that_another_was_opened() {
     let call = begin(&client, "a", "expire");
     let lost = news(&client, "a");
     assert_eq!(
-        (lost.change, lost.session),
-        (SessionChange::Lost, first.session)
+        (lost.change, lost.session_id),
+        (SessionChange::Lost, first.session_id)
     );
     assert!(lost.text.contains("was lost: "), "{}", lost.text);
     let second = news(&client, "a");
     assert_eq!(second.change, SessionChange::Opened);
-    assert_ne!(second.session, first.session);
+    assert_ne!(second.session_id, first.session_id);
     assert_eq!(answered(&client, call), "answered on 2");
 }
 
@@ -174,7 +174,7 @@ fn a_session_is_closed_by_its_number_and_never_the_one_that_took_its_place() {
     let server = numbering();
     let client = listening(&server.config(json!({})), 8);
     let call = begin(&client, "a", "any");
-    let first = news(&client, "a").session;
+    let first = news(&client, "a").session_id;
     assert_eq!(answered(&client, call), "answered on 1");
     assert!(!client.close_session(first + 1));
     assert!(client.close_session(first));
@@ -184,10 +184,10 @@ fn a_session_is_closed_by_its_number_and_never_the_one_that_took_its_place() {
         news(&client, "a").change,
         SessionChange::Closed(CloseReason::Host)
     );
-    let second = news(&client, "a").session;
+    let second = news(&client, "a").session_id;
     assert_eq!(answered(&client, call), "answered on 2");
     assert!(!client.close_session(first));
-    assert_eq!(client.status().sessions[0].session, second);
+    assert_eq!(client.status().sessions[0].session_id, second);
     assert!(client.drain_session(second, None));
     assert!(client.status().sessions.is_empty(), "it was idle");
 }
@@ -209,7 +209,7 @@ fn a_session_is_closed_by_its_number_while_it_opens_and_while_it_drains() {
     let client = listening(&server.config(json!({})), 8);
     let call = begin(&client, "a", "held");
     arrival(&arrivals);
-    let session = client.status().sessions[0].session;
+    let session = client.status().sessions[0].session_id;
     assert!(client.drain_session(session, None));
     assert_eq!(client.status().pool.draining, 1);
     assert!(client.close_session(session));
@@ -236,7 +236,7 @@ fn a_session_is_closed_by_its_number_while_it_opens_and_while_it_drains() {
     arrival(&arrivals);
     let opening = client.status().sessions[0].clone();
     assert_eq!(opening.generation, None);
-    assert!(client.close_session(opening.session));
+    assert!(client.close_session(opening.session_id));
     let ended = completion(&client, call);
     assert!(
         matches!(&ended.kind, EventKind::Error(error) if error.kind == mcpconn::Kind::Closed),
@@ -353,7 +353,7 @@ fn the_status_says_how_it_stands_with_every_server_and_session_and_holds_no_secr
         assert_eq!(session["scope"], scope);
         assert_eq!(session["state"], "live");
         assert_eq!(session["calls"], calls);
-        assert!(session["session"].as_u64() > Some(0));
+        assert!(session["session_id"].as_u64() > Some(0));
         assert!(session["generation"].as_u64() > Some(0));
         assert!(session["age_ms"].is_u64());
         assert_eq!(session["idle_ms"].is_u64(), calls == 0, "{session}");
@@ -364,7 +364,7 @@ fn the_status_says_how_it_stands_with_every_server_and_session_and_holds_no_secr
             &pool["capacity"],
             &pool["live"],
             &pool["busy"],
-            &pool["totals"]["opened"]
+            &pool["tally"]["opened"]
         ),
         (&json!(8), &json!(2), &json!(1), &json!(2))
     );

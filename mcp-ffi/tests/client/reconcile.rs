@@ -159,5 +159,5 @@ fn a_domain_is_configured_without_touching_another() {
     assert_eq!(report.added, names(&["server"]));
     client.configure("personal", "{}").unwrap();
     let after = client.status().sessions;
-    assert_eq!(before[0].session, after[0].session);
+    assert_eq!(before[0].session_id, after[0].session_id);
 }

@@ -17,7 +17,7 @@ fn a_status_page_sees_every_session_with_its_calls_and_its_time() {
     let opening = pool.expect_open();
     let info = pool.info();
     let session = |id: u64, scope, state, calls, age: Option<u64>, idle: Option<u64>| {
-        json!({"id": id, "domain": "deployment", "server": "server", "scope": scope, "state": state, "calls": calls,
+        json!({"session_id": id, "domain": "deployment", "server": "server", "scope": scope, "state": state, "calls": calls,
             "queued_calls": 0, "age_ms": age, "idle_ms": idle})
     };
     assert_eq!(
