@@ -6,29 +6,42 @@
  * and may mix them: mcpconn_client_wait() in a program without a loop, mcpconn_client_next_event() or
  * mcpconn_client_dispatch() in one that polls mcpconn_client_fd().
  *
- * A server is a program or URL with a name; a domain is whose servers they are, such as a user's or tenant's, and a host
- * that has only one calls it "deployment"; a scope is a conversation or thread, whose calls share a session with each
- * server apart from all other scopes; the home session of a server is the one of calls without a scope.
+ * A server is a program, a URL or a link, under a name; a domain is whose servers they are, such as a user's or
+ * tenant's, and a host that has only one calls it "deployment"; a scope is a conversation or thread, whose calls share a
+ * session with each server apart from all other scopes; the home session of a server is the one of calls without a
+ * scope.
  *
  * The usual order: mcpconn_client_new(), mcpconn_client_configure(), mcpconn_client_call_tool(), then until the call's
  * event came mcpconn_client_wait(), mcpconn_client_next_event() and mcpconn_event_free(), and at the end
  * mcpconn_client_free().
  *
- * Threads    [any]: any thread at any time, also from inside a callback. [one]: one thread at a time, else
- *            MCPCONN_ERR_BUSY. Only mcpconn_client_wait() and mcpconn_client_free() block. Callbacks run inside
- *            mcpconn_client_dispatch() alone, on its thread.
+ * Beside that, each where its functions are, in this order:
+ *
+ * - other requests, lists and notifications: mcpconn_client_request(), mcpconn_client_list(), mcpconn_client_notify();
+ * - what servers ask (roots, sampling, elicitation): host_takes, MCPCONN_EVENT_REQUEST, mcpconn_client_answer();
+ * - credentials: MCPCONN_EVENT_CREDENTIALS_NEEDED, mcpconn_client_set_header();
+ * - how it stands with servers, and trying again: mcpconn_client_server_info(), mcpconn_client_wake();
+ * - closing sessions, at once or gently: mcpconn_client_close_scope(), mcpconn_client_drain_scope() and their like;
+ * - a status page: mcpconn_client_status();
+ * - links, whose bytes the host moves, be it over a socket, a serial line or a web worker: mcpconn_link;
+ * - no client at all, for a host that has one: mcpconn_budget, when to try again, and mcpconn_pool, who may use which
+ *   session.
+ *
+ * Threads    [any]: any thread at any time, also from inside a callback. [one]: one thread at a time; a client answers
+ *            MCPCONN_ERR_BUSY to a second one, a budget does not look. Only mcpconn_client_wait() and
+ *            mcpconn_client_free() block. Callbacks run inside mcpconn_client_dispatch() alone, on its thread, but for
+ *            mcpconn_free_fn, which runs on any.
  * Ownership  A handle that comes through an out-parameter is the host's and goes through its own _free, never
  *            free(); a mcpconn_str got from a handle lives as long as the handle. What a function is given is only
  *            read during the call. Every _free takes NULL.
- * Errors     A function that can fail returns a mcpconn_status and, through err if that is not NULL, a mcpconn_error.
- *            Outputs are written on success only, err on failure only: begin with NULL, and look at err in a statement
- *            after the call, for the arguments of one expression are evaluated in any order.
+ * Errors     A function that can fail returns a mcpconn_status and, where it has an err and that is not NULL, a
+ *            mcpconn_error through it. Outputs are written on success only, unless the function says otherwise, err on
+ *            failure only: begin with NULL, and look at err in a statement after the call, for the arguments of one
+ *            expression are evaluated in any order.
  * Signals    Neither threads of the library nor its writes ever raise or take a signal of the host; SIGCHLD is not
  *            touched. A child process that it starts has a session of its own and default signals.
- * Links      A server may be reached over bytes that the host moves, be it a socket, a serial line or a web worker:
- *            mcpconn_link tells how.
- * Fork       In a forked child every call with a client or a pool of the parent fails with MCPCONN_ERR_FORKED, but for
- *            mcpconn_client_free() and mcpconn_pool_free().
+ * Fork       In a forked child every call with a client, a link or a pool of the parent that can fail does so with
+ *            MCPCONN_ERR_FORKED; their _free is fine. A budget is memory alone, and goes on.
  */
 #ifndef MCPCONN_H
 #define MCPCONN_H
@@ -98,13 +111,13 @@ typedef enum {
   MCPCONN_ERR_TIMEOUT = -7,
   // The call was cancelled.
   MCPCONN_ERR_CANCELED = -8,
-  // Every session is busy and the pool is full, or too many calls are in flight.
+  // Every session is busy and the pool is full, too many calls are in flight, or a link takes nothing for now.
   MCPCONN_ERR_CAPACITY = -9,
   // The server's reconnect budget is spent; mcpconn_client_wake() tries again.
   MCPCONN_ERR_PARKED = -10,
   // The server wants credentials.
   MCPCONN_ERR_AUTH = -11,
-  // The client, the scope or the session was closed.
+  // The client, the session, the link or the pool is closed.
   MCPCONN_ERR_CLOSED = -12,
   // Another thread is taking this client's events; one may at a time.
   MCPCONN_ERR_BUSY = -13,
@@ -788,8 +801,7 @@ void mcpconn_error_free(mcpconn_error *error);
 // blocks every signal.
 //
 // Fails with MCPCONN_ERR_INVALID for options that are not what they must be, with MCPCONN_ERR_CONFIG for a pool_json
-// that is not usable, and with MCPCONN_ERR_LOCAL if there is
-// no descriptor or no thread to be had.
+// that is not usable, and with MCPCONN_ERR_LOCAL if there is no descriptor or no thread to be had.
 mcpconn_status mcpconn_client_new(const mcpconn_client_options *options,
                                   mcpconn_client **out,
                                   mcpconn_error **err);
@@ -828,8 +840,8 @@ mcpconn_status mcpconn_client_configure(const mcpconn_client *client,
                                         mcpconn_error **err);
 
 // [any] A descriptor that is readable while an event waits: poll it for reading, and do nothing else with it. It is
-// the client's and is closed with it. A host that is told of edges only takes events until MCPCONN_EMPTY. -1 for a client that cannot
-// be used, NULL among them.
+// the client's and is closed with it. A host that is told of edges only takes events until MCPCONN_EMPTY. -1 for a
+// client that cannot be used, NULL among them.
 int mcpconn_client_fd(const mcpconn_client *client);
 
 // [one] Waits until an event is there, and does the client's input and output on this thread meanwhile. timeout_ms is
@@ -865,11 +877,11 @@ mcpconn_status mcpconn_client_dispatch(mcpconn_client *client,
 mcpconn_status mcpconn_client_close(const mcpconn_client *client,
                                     uint64_t timeout_ms);
 
-// Frees the client; NULL is fine. It closes first if that was not done, and blocks at most for the close_timeout_ms of
-// the client's options and half a second; what has not ended by then is cut, and events that were not taken are
-// dropped. Links are over at once, and what the host moves for them is its own to close. No other call may be inside
-// the client or come after, but events and links that were taken stay valid. From inside a callback it returns at
-// once: no event is given any more, and the client is gone when the dispatch returns.
+// [one] Frees the client; NULL is fine. It closes first if that was not done, and blocks at most for the
+// close_timeout_ms of the client's options and half a second; what has not ended by then is cut, and events that were
+// not taken are dropped. Links are over at once, and what the host moves for them is its own to close. No other call
+// may be inside the client or come after, but events and links that were taken stay valid. From inside a callback it
+// returns at once: no event is given any more, and the client is gone when the dispatch returns.
 //
 // In a forked child it takes no lock, blocks for nothing and leaves the parent's sessions and processes alone. It closes
 // the child's copies of what leads to servers that are child processes and to the guardian, which would otherwise not
@@ -890,10 +902,9 @@ void mcpconn_scope_free(mcpconn_scope *scope);
 // [any] Calls a tool. It returns at once; the call ends with exactly one MCPCONN_EVENT_RESULT or MCPCONN_EVENT_ERROR.
 //
 // scope: whose session is used; NULL is the home session of the domain "deployment", which all calls without a scope
-// share. server: its name in
-// the configuration; empty if tool is a name of mcpconn_client_tools(), which tells the server too. arguments_json: an
-// object, or empty for none; it is sent as it is. options may be NULL. id, unless NULL, gets the call's id, before its
-// first event can come.
+// share. server: its name in the configuration; empty if tool is a name of mcpconn_client_tools(), which tells the
+// server too. arguments_json: an object, or empty for none; it is sent as it is. options may be NULL. id, unless NULL,
+// gets the call's id, before its first event can come.
 //
 // A server that is not connected is connected first. If that fails, every call that waits for it fails with its error;
 // a call that comes while the server is waiting for its next attempt waits for it, or fails with MCPCONN_ERR_WAITING if
@@ -966,9 +977,9 @@ mcpconn_status mcpconn_client_list_tools(const mcpconn_client *client,
                                          uint64_t *id,
                                          mcpconn_error **err);
 
-// [any] The tools of a domain's servers that are known now, as one JSON array ready for a model: each has "name"
-// (of letters, digits, _ and -, at most 64; it depends on server and tool alone), "description" and "input_schema". It asks no server. The names go
-// to mcpconn_client_call_tool() as they are, with an empty server.
+// [any] The tools of a domain's servers that are known now, as one JSON array ready for a model: each has "name" (of
+// letters, digits, _ and -, at most 64; it depends on server and tool alone), "description" and "input_schema". It
+// asks no server. The names go to mcpconn_client_call_tool() as they are, with an empty server.
 //
 // missing, unless NULL, gets a JSON array with an object for each server whose tools are not in it: "server", "state"
 // and "message". Both go through mcpconn_text_free().
@@ -1514,12 +1525,13 @@ mcpconn_status mcpconn_pool_next(const mcpconn_pool *pool,
                                  uint64_t now_ns,
                                  mcpconn_pool_action *out);
 
-// [any] How the pool stands, for a status page: an object with capacity, live (slots taken), busy (of them, those with a
-// call in flight), draining, opening, waiting (openings that wait for a slot), queued_calls (requests that wait for a
-// place on a session), closing, requests (that wait, or were given a session and not released); tally, how often what
-// was decided; and sessions, oldest first, each with session_id, domain, server, scope, state ("waiting", "opening", "arriving",
-// "live", "draining"), calls (in flight, or who wait for it), queued_calls, age_ms and idle_ms, which are null where
-// they make no sense. Members may be added. It looks at every session, and no other function gets on meanwhile.
+// [any] How the pool stands, for a status page: an object with capacity, live (slots taken), busy (of them, those with
+// a call in flight), draining, opening, waiting (openings that wait for a slot), queued_calls (requests that wait for
+// a place on a session), closing, requests (that wait, or were given a session and not released); tally, how often
+// what was decided; and sessions, oldest first, each with session_id, domain, server, scope, state ("waiting",
+// "opening", "arriving", "live", "draining"), calls (in flight, or who wait for it), queued_calls, age_ms and idle_ms,
+// which are null where they make no sense. Members may be added. It looks at every session, and no other function gets
+// on meanwhile.
 mcpconn_status mcpconn_pool_info(const mcpconn_pool *pool,
                                  uint64_t now_ns,
                                  mcpconn_text **json,

@@ -62,10 +62,9 @@ unsafe fn start(call: PreparedCall, id: *mut u64) -> Code {
 /// [any] Calls a tool. It returns at once; the call ends with exactly one MCPCONN_EVENT_RESULT or MCPCONN_EVENT_ERROR.
 ///
 /// scope: whose session is used; NULL is the home session of the domain "deployment", which all calls without a scope
-/// share. server: its name in
-/// the configuration; empty if tool is a name of mcpconn_client_tools(), which tells the server too. arguments_json: an
-/// object, or empty for none; it is sent as it is. options may be NULL. id, unless NULL, gets the call's id, before its
-/// first event can come.
+/// share. server: its name in the configuration; empty if tool is a name of mcpconn_client_tools(), which tells the
+/// server too. arguments_json: an object, or empty for none; it is sent as it is. options may be NULL. id, unless NULL,
+/// gets the call's id, before its first event can come.
 ///
 /// A server that is not connected is connected first. If that fails, every call that waits for it fails with its error;
 /// a call that comes while the server is waiting for its next attempt waits for it, or fails with MCPCONN_ERR_WAITING if
@@ -223,9 +222,9 @@ pub unsafe extern "C" fn mcpconn_client_list_tools(
     }
 }
 
-/// [any] The tools of a domain's servers that are known now, as one JSON array ready for a model: each has "name"
-/// (of letters, digits, _ and -, at most 64; it depends on server and tool alone), "description" and "input_schema". It asks no server. The names go
-/// to mcpconn_client_call_tool() as they are, with an empty server.
+/// [any] The tools of a domain's servers that are known now, as one JSON array ready for a model: each has "name" (of
+/// letters, digits, _ and -, at most 64; it depends on server and tool alone), "description" and "input_schema". It
+/// asks no server. The names go to mcpconn_client_call_tool() as they are, with an empty server.
 ///
 /// missing, unless NULL, gets a JSON array with an object for each server whose tools are not in it: "server", "state"
 /// and "message". Both go through mcpconn_text_free().

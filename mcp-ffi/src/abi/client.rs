@@ -136,8 +136,7 @@ pub(crate) fn duration(ms: u64) -> Option<Duration> {
 /// blocks every signal.
 ///
 /// Fails with MCPCONN_ERR_INVALID for options that are not what they must be, with MCPCONN_ERR_CONFIG for a pool_json
-/// that is not usable, and with MCPCONN_ERR_LOCAL if there is
-/// no descriptor or no thread to be had.
+/// that is not usable, and with MCPCONN_ERR_LOCAL if there is no descriptor or no thread to be had.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_client_new(
     options: *const mcpconn_client_options,
@@ -245,8 +244,8 @@ pub unsafe extern "C" fn mcpconn_client_configure(
 }
 
 /// [any] A descriptor that is readable while an event waits: poll it for reading, and do nothing else with it. It is
-/// the client's and is closed with it. A host that is told of edges only takes events until MCPCONN_EMPTY. -1 for a client that cannot
-/// be used, NULL among them.
+/// the client's and is closed with it. A host that is told of edges only takes events until MCPCONN_EMPTY. -1 for a
+/// client that cannot be used, NULL among them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_client_fd(client: *const mcpconn_client) -> c_int {
     fail::or(-1, || {
@@ -368,11 +367,11 @@ pub unsafe extern "C" fn mcpconn_client_close(
     }
 }
 
-/// Frees the client; NULL is fine. It closes first if that was not done, and blocks at most for the close_timeout_ms of
-/// the client's options and half a second; what has not ended by then is cut, and events that were not taken are
-/// dropped. Links are over at once, and what the host moves for them is its own to close. No other call may be inside
-/// the client or come after, but events and links that were taken stay valid. From inside a callback it returns at
-/// once: no event is given any more, and the client is gone when the dispatch returns.
+/// [one] Frees the client; NULL is fine. It closes first if that was not done, and blocks at most for the
+/// close_timeout_ms of the client's options and half a second; what has not ended by then is cut, and events that were
+/// not taken are dropped. Links are over at once, and what the host moves for them is its own to close. No other call
+/// may be inside the client or come after, but events and links that were taken stay valid. From inside a callback it
+/// returns at once: no event is given any more, and the client is gone when the dispatch returns.
 ///
 /// In a forked child it takes no lock, blocks for nothing and leaves the parent's sessions and processes alone. It closes
 /// the child's copies of what leads to servers that are child processes and to the guardian, which would otherwise not

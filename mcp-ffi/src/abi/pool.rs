@@ -625,12 +625,13 @@ pub unsafe extern "C" fn mcpconn_pool_next(
     }
 }
 
-/// [any] How the pool stands, for a status page: an object with capacity, live (slots taken), busy (of them, those with a
-/// call in flight), draining, opening, waiting (openings that wait for a slot), queued_calls (requests that wait for a
-/// place on a session), closing, requests (that wait, or were given a session and not released); tally, how often what
-/// was decided; and sessions, oldest first, each with session_id, domain, server, scope, state ("waiting", "opening", "arriving",
-/// "live", "draining"), calls (in flight, or who wait for it), queued_calls, age_ms and idle_ms, which are null where
-/// they make no sense. Members may be added. It looks at every session, and no other function gets on meanwhile.
+/// [any] How the pool stands, for a status page: an object with capacity, live (slots taken), busy (of them, those with
+/// a call in flight), draining, opening, waiting (openings that wait for a slot), queued_calls (requests that wait for
+/// a place on a session), closing, requests (that wait, or were given a session and not released); tally, how often
+/// what was decided; and sessions, oldest first, each with session_id, domain, server, scope, state ("waiting",
+/// "opening", "arriving", "live", "draining"), calls (in flight, or who wait for it), queued_calls, age_ms and idle_ms,
+/// which are null where they make no sense. Members may be added. It looks at every session, and no other function gets
+/// on meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_pool_info(
     pool: *const mcpconn_pool,

@@ -30,13 +30,13 @@ pub enum mcpconn_status_code {
     MCPCONN_ERR_TIMEOUT = -7,
     /// The call was cancelled.
     MCPCONN_ERR_CANCELED = -8,
-    /// Every session is busy and the pool is full, or too many calls are in flight.
+    /// Every session is busy and the pool is full, too many calls are in flight, or a link takes nothing for now.
     MCPCONN_ERR_CAPACITY = -9,
     /// The server's reconnect budget is spent; mcpconn_client_wake() tries again.
     MCPCONN_ERR_PARKED = -10,
     /// The server wants credentials.
     MCPCONN_ERR_AUTH = -11,
-    /// The client, the scope or the session was closed.
+    /// The client, the session, the link or the pool is closed.
     MCPCONN_ERR_CLOSED = -12,
     /// Another thread is taking this client's events; one may at a time.
     MCPCONN_ERR_BUSY = -13,
