@@ -2,33 +2,26 @@
 
 use std::{
     collections::HashMap,
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-        mpsc,
-    },
+    sync::{Arc, mpsc},
     time::Duration,
 };
 
 use mcp_budget::State;
-use mcpconn::{CallOptions, Client, Error, EventKind, Kind, Outcome, Scope};
+use mcpconn::{Client, Error, EventKind, Kind, Outcome, Scope};
 use serde_json::json;
 
 use crate::{
-    answered, client, next,
-    server::{Answer, Gate, Server, arrival},
+    answered, begin, client, next,
+    server::{Answer, Gate, Numbered, Server, arrival},
 };
 
 /// A server that numbers its sessions; its tool `held` answers when the gate opens.
 fn numbering() -> (Server, Arc<Gate>, mpsc::Receiver<()>) {
     let (gate, arrivals) = Gate::new();
-    let sessions = AtomicU32::new(0);
+    let sessions = Numbered::default();
     let held = gate.clone();
     let server = Server::start(move |asked| match (asked.method(), asked.tool()) {
-        ("initialize", _) => {
-            let number = sessions.fetch_add(1, Ordering::Relaxed) + 1;
-            asked.open(&number.to_string())
-        }
+        ("initialize", _) => sessions.open(&asked),
         ("tools/call", "held") => {
             held.pass();
             asked.text(&format!("held on {}", asked.session))
@@ -41,13 +34,6 @@ fn numbering() -> (Server, Arc<Gate>, mpsc::Receiver<()>) {
 
 fn quick() -> serde_json::Value {
     json!({"budget": {"floor_ms": 1, "backoff_ms": 1}})
-}
-
-fn begin(client: &Client, scope: &str, tool: &str) -> u64 {
-    let scope = Scope::new("", scope);
-    client
-        .call_tool(&scope, "server", tool, "", CallOptions::default())
-        .unwrap()
 }
 
 /// How these calls ended, in their order.
@@ -167,18 +153,7 @@ fn a_call_that_was_begun_before_the_close_ends_with_it_wherever_it_is() {
 
 #[test]
 fn closing_a_server_ends_who_waits_for_a_session_that_is_being_opened() {
-    let (gate, arrivals) = Gate::new();
-    let server = Server::start({
-        let gate = gate.clone();
-        move |asked| match asked.method() {
-            "initialize" => {
-                gate.pass();
-                asked.open("1")
-            }
-            "tools/call" => asked.text("answered"),
-            _ => asked.usual(),
-        }
-    });
+    let (server, gate, arrivals) = Server::slow_to_open();
     let ours = json!({"budget": {"floor_ms": 1, "max_unproven": 1}});
     let client = client(&server.config(ours));
     let mut calls = vec![begin(&client, "a", "any")];
@@ -204,14 +179,11 @@ fn closing_a_server_ends_who_waits_for_a_session_that_is_being_opened() {
 #[test]
 fn a_call_on_a_session_that_was_given_up_ends_with_the_close_too() {
     let (gate, arrivals) = Gate::new();
-    let sessions = AtomicU32::new(0);
+    let sessions = Numbered::default();
     let server = Server::start({
         let gate = gate.clone();
         move |asked| match (asked.method(), asked.tool()) {
-            ("initialize", _) => {
-                let number = sessions.fetch_add(1, Ordering::Relaxed) + 1;
-                asked.open(&number.to_string())
-            }
+            ("initialize", _) => sessions.open(&asked),
             ("tools/call", "held") => {
                 gate.pass();
                 asked.text("held")

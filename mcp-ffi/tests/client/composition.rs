@@ -9,31 +9,13 @@ use std::{
 };
 
 use mcp_budget::State;
-use mcpconn::{CallOptions, Client, Error, Event, EventKind, Kind, Outcome, Scope};
+use mcpconn::{CallOptions, Client, Event, EventKind, Kind, Outcome, Scope};
 use serde_json::json;
 
 use crate::{
-    answered, child, client, completion, next,
-    server::{Answer, Gate, Server, arrival},
+    answered, begin, begin_with, child, client, completion, error_of, next,
+    server::{Answer, Gate, Numbered, Server, arrival},
 };
-
-fn begin_with(client: &Client, scope: &str, tool: &str, options: CallOptions) -> u64 {
-    let scope = Scope::new("", scope);
-    client
-        .call_tool(&scope, "server", tool, "", options)
-        .unwrap()
-}
-
-fn begin(client: &Client, scope: &str, tool: &str) -> u64 {
-    begin_with(client, scope, tool, CallOptions::default())
-}
-
-fn error_of(client: &Client, id: u64) -> Error {
-    match completion(client, id).kind {
-        EventKind::Error(error) => error,
-        other => panic!("{other:?}"),
-    }
-}
 
 fn charges(client: &Client) -> u32 {
     client.server_status("", "server").unwrap().charges
@@ -43,13 +25,10 @@ fn charges(client: &Client) -> u32 {
 /// session in `gone`.
 fn losing(gone: Vec<&'static str>) -> (Server, Arc<Gate>, std::sync::mpsc::Receiver<()>) {
     let (gate, arrivals) = Gate::new();
-    let sessions = AtomicU32::new(0);
+    let sessions = Numbered::default();
     let held = gate.clone();
     let server = Server::start(move |asked| match (asked.method(), asked.tool()) {
-        ("initialize", _) => {
-            let number = sessions.fetch_add(1, Ordering::SeqCst) + 1;
-            asked.open(&number.to_string())
-        }
+        ("initialize", _) => sessions.open(&asked),
         ("tools/call", "held") => {
             held.pass();
             if gone.contains(&&*asked.session) {

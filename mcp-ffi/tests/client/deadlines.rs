@@ -7,30 +7,13 @@ use serde_json::json;
 
 use crate::{
     answered, client, completion,
-    server::{Gate, Server, arrival},
+    server::{Server, arrival},
+    within,
 };
-
-fn within(limit: Duration) -> CallOptions {
-    CallOptions {
-        timeout: Some(limit),
-        ..CallOptions::default()
-    }
-}
 
 #[test]
 fn a_call_is_not_ended_by_the_deadline_of_another_that_waits_for_the_same_session() {
-    let (gate, arrivals) = Gate::new();
-    let server = Server::start({
-        let gate = gate.clone();
-        move |asked| match asked.method() {
-            "initialize" => {
-                gate.pass();
-                asked.open("1")
-            }
-            "tools/call" => asked.text("answered"),
-            _ => asked.usual(),
-        }
-    });
+    let (server, gate, arrivals) = Server::slow_to_open();
     // One scope's session is opening, so that the other scope must wait for leave to open its own.
     let client = client(&server.config(json!({"budget": {"max_unproven": 1}})));
     let call = |scope, options| {
@@ -54,18 +37,7 @@ fn a_call_is_not_ended_by_the_deadline_of_another_that_waits_for_the_same_sessio
 
 #[test]
 fn calls_with_little_time_start_a_server_that_is_slow_only_once() {
-    let (gate, arrivals) = Gate::new();
-    let server = Server::start({
-        let gate = gate.clone();
-        move |asked| match asked.method() {
-            "initialize" => {
-                gate.pass();
-                asked.open("1")
-            }
-            "tools/call" => asked.text("answered"),
-            _ => asked.usual(),
-        }
-    });
+    let (server, gate, arrivals) = Server::slow_to_open();
     let client = client(&server.config(json!({})));
     let call = |options| {
         client

@@ -1,26 +1,21 @@
 //! A session that the server no longer knows is replaced under its callers' feet.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use mcpconn::{CallOptions, EventKind, Scope};
 use serde_json::json;
 
 use crate::{
     answered, client, completion,
-    server::{Answer, Gate, Server, arrival},
+    server::{Answer, Gate, Numbered, Server, arrival},
 };
 
 /// The first session answers the call of `held` when the gate opens, and expires with any other call.
 fn a_call_in_flight_keeps_its_answer_when_another_finds_the_session_expired(scope: &Scope) {
     let (gate, arrivals) = Gate::new();
-    let sessions = AtomicU32::new(0);
+    let sessions = Numbered::default();
     let server = Server::start({
         let gate = gate.clone();
         move |asked| match (asked.method(), asked.tool()) {
-            ("initialize", _) => {
-                let number = sessions.fetch_add(1, Ordering::Relaxed) + 1;
-                asked.open(&number.to_string())
-            }
+            ("initialize", _) => sessions.open(&asked),
             ("tools/call", "held") => {
                 gate.pass();
                 asked.text(&format!("held on {}", asked.session))
@@ -63,12 +58,9 @@ fn closing_the_client_ends_a_call_that_is_left_on_an_expired_session() {
     let (gate, arrivals) = Gate::new();
     let server = Server::start({
         let gate = gate.clone();
-        let sessions = AtomicU32::new(0);
+        let sessions = Numbered::default();
         move |asked| match (asked.method(), asked.tool()) {
-            ("initialize", _) => {
-                let number = sessions.fetch_add(1, Ordering::Relaxed) + 1;
-                asked.open(&number.to_string())
-            }
+            ("initialize", _) => sessions.open(&asked),
             ("tools/call", "held") => {
                 gate.pass();
                 asked.text("held")

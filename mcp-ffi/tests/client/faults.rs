@@ -10,20 +10,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mcpconn::{CallOptions, Client, Event, EventKind, Kind, Outcome, Scope};
+use mcpconn::{Client, Event, EventKind, Kind, Outcome, Scope};
 use serde_json::json;
 
 use crate::{
     LONG, answered, client, completion, next,
     server::{Answer, Gate, Server, arrival, config_of},
+    within,
 };
-
-fn within(limit: Duration) -> CallOptions {
-    CallOptions {
-        timeout: Some(limit),
-        ..CallOptions::default()
-    }
-}
 
 fn call(client: &Client, scope: &Scope, tool: &str, limit: Duration) -> u64 {
     client

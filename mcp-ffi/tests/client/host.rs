@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::{
     LONG, client, completion, next,
-    server::{Gate, Server, arrival, config_of},
+    server::{Server, arrival, config_of},
 };
 
 const NO_PROGRAM: &str = r#"{"server": {"command": "/nonexistent/program"}}"#;
@@ -65,17 +65,7 @@ fn an_eager_server_is_heard_connecting() {
 
 #[test]
 fn a_call_in_flight_can_be_cancelled_more_than_once_and_ends_once() {
-    let (gate, arrivals) = Gate::new();
-    let server = Server::start({
-        let gate = gate.clone();
-        move |asked| match asked.method() {
-            "initialize" => {
-                gate.pass();
-                asked.open("1")
-            }
-            _ => asked.usual(),
-        }
-    });
+    let (server, gate, arrivals) = Server::slow_to_open();
     let client = client(&server.config(json!({})));
     let id = call(&client).unwrap();
     arrival(&arrivals);

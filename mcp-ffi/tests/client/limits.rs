@@ -5,37 +5,21 @@ use std::{
     sync::{
         Arc, Mutex,
         atomic::{AtomicU32, Ordering},
-        mpsc,
     },
     time::{Duration, Instant},
 };
 
 use mcpconn::{
-    CallOptions, Client, ClientOptions, CloseReason, Error, EventKind, HostTakes, Kind, Outcome,
+    CallOptions, Client, ClientOptions, CloseReason, EventKind, HostTakes, Kind, Outcome,
     PoolLimits, Scope, SessionChange,
 };
 use serde_json::json;
 
 use crate::{
-    LONG, answered, completion, next,
+    LONG, answered, begin, error_of, next,
     server::{Answer, Gate, Server, arrival},
+    within,
 };
-
-/// Its tool `held` answers when the gate opens.
-fn holding() -> (Server, Arc<Gate>, mpsc::Receiver<()>) {
-    let (gate, arrivals) = Gate::new();
-    let held = gate.clone();
-    let server = Server::start(move |asked| match (asked.method(), asked.tool()) {
-        ("initialize", _) => asked.open("1"),
-        ("tools/call", "held") => {
-            held.pass();
-            asked.text("held")
-        }
-        ("tools/call", _) => asked.text("answered"),
-        _ => asked.usual(),
-    });
-    (server, gate, arrivals)
-}
 
 fn client(server: &Server, pool: PoolLimits) -> Client {
     let options = ClientOptions {
@@ -60,24 +44,6 @@ fn begin_in(client: &Client, domain: &str, scope: &str, tool: &str, options: Cal
     client
         .call_tool(&scope, "server", tool, "", options)
         .unwrap()
-}
-
-fn begin(client: &Client, scope: &str, tool: &str) -> u64 {
-    begin_in(client, "", scope, tool, CallOptions::default())
-}
-
-fn within(limit: Duration) -> CallOptions {
-    CallOptions {
-        timeout: Some(limit),
-        ..CallOptions::default()
-    }
-}
-
-fn error_of(client: &Client, id: u64) -> Error {
-    match completion(client, id).kind {
-        EventKind::Error(error) => error,
-        other => panic!("{other:?}"),
-    }
 }
 
 #[track_caller]
@@ -115,7 +81,7 @@ fn closed(client: &Client, scope: &str) -> CloseReason {
 
 #[test]
 fn a_full_pool_refuses_a_new_scope_and_makes_room_of_an_idle_one() {
-    let (server, gate, arrivals) = holding();
+    let (server, gate, arrivals) = Server::holding();
     let client = client(
         &server,
         PoolLimits {
@@ -150,7 +116,7 @@ fn a_full_pool_refuses_a_new_scope_and_makes_room_of_an_idle_one() {
 
 #[test]
 fn a_server_with_all_its_sessions_busy_refuses_and_others_go_on() {
-    let (server, gate, arrivals) = holding();
+    let (server, gate, arrivals) = Server::holding();
     let pool = PoolLimits {
         sessions_per_server: Some(1),
         ..PoolLimits::default()
@@ -170,7 +136,7 @@ fn a_server_with_all_its_sessions_busy_refuses_and_others_go_on() {
 
 #[test]
 fn a_session_with_all_the_calls_that_it_may_have_refuses_another() {
-    let (server, gate, arrivals) = holding();
+    let (server, gate, arrivals) = Server::holding();
     let pool = PoolLimits {
         calls_per_session: Some(1),
         ..PoolLimits::default()
@@ -195,7 +161,7 @@ fn patient(capacity: usize) -> PoolLimits {
 
 #[test]
 fn calls_that_wait_for_a_slot_are_served_in_order_of_arrival() {
-    let (server, gate, arrivals) = holding();
+    let (server, gate, arrivals) = Server::holding();
     let client = client(&server, patient(1));
     let held = begin(&client, "a", "held");
     arrival(&arrivals);
@@ -221,7 +187,7 @@ fn calls_that_wait_for_a_slot_are_served_in_order_of_arrival() {
 
 #[test]
 fn a_call_waits_for_a_slot_no_longer_than_its_deadline_and_gives_its_place_up() {
-    let (server, gate, arrivals) = holding();
+    let (server, gate, arrivals) = Server::holding();
     let client = client(&server, patient(1));
     let held = begin(&client, "a", "held");
     arrival(&arrivals);
@@ -248,7 +214,7 @@ fn a_call_waits_for_a_slot_no_longer_than_its_deadline_and_gives_its_place_up() 
 
 #[test]
 fn a_call_that_waits_for_a_place_on_its_session_has_it_when_the_call_before_ends() {
-    let (server, gate, arrivals) = holding();
+    let (server, gate, arrivals) = Server::holding();
     let pool = PoolLimits {
         calls_per_session: Some(1),
         ..patient(1)
@@ -265,7 +231,7 @@ fn a_call_that_waits_for_a_place_on_its_session_has_it_when_the_call_before_ends
 
 #[test]
 fn an_idle_session_is_closed_when_its_time_is_over() {
-    let (server, _gate, _) = holding();
+    let (server, _gate, _) = Server::holding();
     let pool = PoolLimits {
         idle_ttl: Some(Duration::from_millis(50)),
         ..PoolLimits::default()
@@ -278,7 +244,7 @@ fn an_idle_session_is_closed_when_its_time_is_over() {
 
 #[test]
 fn a_session_that_lived_long_enough_is_closed_when_its_call_has_ended() {
-    let (server, gate, arrivals) = holding();
+    let (server, gate, arrivals) = Server::holding();
     let pool = PoolLimits {
         max_lifetime: Some(Duration::from_millis(50)),
         ..PoolLimits::default()

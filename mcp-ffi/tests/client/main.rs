@@ -7,7 +7,6 @@ mod credentials;
 mod deadlines;
 mod expiry;
 mod faults;
-
 mod host;
 mod limits;
 mod link;
@@ -25,7 +24,7 @@ mod standing;
 
 use std::time::{Duration, Instant};
 
-use mcpconn::{Client, ClientOptions, Event, EventKind};
+use mcpconn::{CallOptions, Client, ClientOptions, Error, Event, EventKind, Scope};
 
 /// No step of a test takes longer.
 const LONG: Duration = Duration::from_secs(30);
@@ -34,6 +33,26 @@ fn client(config: &str) -> Client {
     let client = Client::new(ClientOptions::default()).unwrap();
     client.configure("", config).unwrap();
     client
+}
+
+/// Options with this deadline.
+fn within(limit: Duration) -> CallOptions {
+    CallOptions {
+        timeout: Some(limit),
+        ..CallOptions::default()
+    }
+}
+
+/// Calls a tool of `server` on the session of a scope.
+fn begin(client: &Client, scope: &str, tool: &str) -> u64 {
+    begin_with(client, scope, tool, CallOptions::default())
+}
+
+fn begin_with(client: &Client, scope: &str, tool: &str, options: CallOptions) -> u64 {
+    let scope = Scope::new("", scope);
+    client
+        .call_tool(&scope, "server", tool, "", options)
+        .unwrap()
 }
 
 /// The next event that is wanted; the others are dropped.
@@ -61,5 +80,14 @@ fn answered(client: &Client, id: u64) -> String {
     match completion(client, id).kind {
         EventKind::Result(answer) => answer.text().into(),
         other => panic!("the call was not answered: {other:?}"),
+    }
+}
+
+/// The error of a call that failed.
+#[track_caller]
+fn error_of(client: &Client, id: u64) -> Error {
+    match completion(client, id).kind {
+        EventKind::Error(error) => error,
+        other => panic!("the call did not fail: {other:?}"),
     }
 }

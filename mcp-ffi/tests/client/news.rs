@@ -1,7 +1,5 @@
 //! What a host hears of scoped sessions, and the page that it can make of everything.
 
-use std::sync::atomic::{AtomicU32, Ordering};
-
 use mcpconn::{
     CallOptions, Client, ClientOptions, CloseReason, EventKind, HostTakes, PoolLimits, Scope,
     SessionChange, SessionNews,
@@ -9,8 +7,8 @@ use mcpconn::{
 use serde_json::{Value, json};
 
 use crate::{
-    answered, child, completion, next,
-    server::{Answer, Gate, Server, arrival},
+    answered, begin, child, completion, next,
+    server::{Answer, Numbered, Server, arrival},
 };
 
 fn listening(config: &str, capacity: usize) -> Client {
@@ -31,23 +29,13 @@ fn listening(config: &str, capacity: usize) -> Client {
 }
 
 fn numbering() -> Server {
-    let sessions = AtomicU32::new(0);
+    let sessions = Numbered::default();
     Server::start(move |asked| match (asked.method(), asked.tool()) {
-        ("initialize", _) => {
-            let number = sessions.fetch_add(1, Ordering::Relaxed) + 1;
-            asked.open(&number.to_string())
-        }
+        ("initialize", _) => sessions.open(&asked),
         ("tools/call", "expire") if asked.session == "1" => Answer::expired(),
         ("tools/call", _) => asked.text(&format!("answered on {}", asked.session)),
         _ => asked.usual(),
     })
-}
-
-fn begin(client: &Client, scope: &str, tool: &str) -> u64 {
-    let scope = Scope::new("", scope);
-    client
-        .call_tool(&scope, "server", tool, "", CallOptions::default())
-        .unwrap()
 }
 
 /// The next news of the session of this scope.
@@ -170,7 +158,7 @@ fn a_host_that_does_not_take_them_hears_nothing_of_sessions() {
 }
 
 #[test]
-fn a_session_is_closed_by_its_number_and_never_the_one_that_took_its_place() {
+fn a_session_is_closed_by_its_id_and_never_the_one_that_took_its_place() {
     let server = numbering();
     let client = listening(&server.config(json!({})), 8);
     let call = begin(&client, "a", "any");
@@ -193,19 +181,8 @@ fn a_session_is_closed_by_its_number_and_never_the_one_that_took_its_place() {
 }
 
 #[test]
-fn a_session_is_closed_by_its_number_while_it_opens_and_while_it_drains() {
-    let (gate, arrivals) = Gate::new();
-    let server = Server::start({
-        let gate = gate.clone();
-        move |asked| match (asked.method(), asked.tool()) {
-            ("initialize", _) => asked.open("1"),
-            ("tools/call", "held") => {
-                gate.pass();
-                asked.text("held")
-            }
-            _ => asked.usual(),
-        }
-    });
+fn a_session_is_closed_by_its_id_while_it_opens_and_while_it_drains() {
+    let (server, gate, arrivals) = Server::holding();
     let client = listening(&server.config(json!({})), 8);
     let call = begin(&client, "a", "held");
     arrival(&arrivals);
@@ -220,17 +197,7 @@ fn a_session_is_closed_by_its_number_while_it_opens_and_while_it_drains() {
     );
     gate.open();
 
-    let (gate, arrivals) = Gate::new();
-    let server = Server::start({
-        let gate = gate.clone();
-        move |asked| match asked.method() {
-            "initialize" => {
-                gate.pass();
-                asked.open("1")
-            }
-            _ => asked.usual(),
-        }
-    });
+    let (server, gate, arrivals) = Server::slow_to_open();
     let client = listening(&server.config(json!({})), 8);
     let call = begin(&client, "a", "any");
     arrival(&arrivals);
@@ -283,19 +250,7 @@ fn a_call_that_wants_the_same_session_ends_where_another_would_take_its_place() 
 
 #[test]
 fn the_status_says_how_it_stands_with_every_server_and_session_and_holds_no_secret() {
-    let (gate, arrivals) = Gate::new();
-    let server = Server::start({
-        let gate = gate.clone();
-        move |asked| match (asked.method(), asked.tool()) {
-            ("initialize", _) => asked.open("1"),
-            ("tools/call", "held") => {
-                gate.pass();
-                asked.text("held")
-            }
-            ("tools/call", _) => asked.text("answered"),
-            _ => asked.usual(),
-        }
-    });
+    let (server, gate, arrivals) = Server::holding();
     let client = listening("{}", 8);
     let mut config: Value = serde_json::from_str(&server.config(json!({}))).unwrap();
     config["server"]["headers"] = json!({"authorization": "Bearer hidden"});

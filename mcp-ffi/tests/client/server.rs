@@ -5,6 +5,7 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc, Condvar, Mutex, PoisonError,
+        atomic::{AtomicU32, Ordering},
         mpsc::{self, Receiver},
     },
     thread,
@@ -125,6 +126,18 @@ impl Answer {
     }
 }
 
+/// The sessions of a server that numbers them, from 1.
+#[derive(Default)]
+pub(crate) struct Numbered(AtomicU32);
+
+impl Numbered {
+    /// The answer to `initialize`, which opens the next.
+    pub(crate) fn open(&self, asked: &Asked) -> Answer {
+        let number = self.0.fetch_add(1, Ordering::Relaxed) + 1;
+        asked.open(&number.to_string())
+    }
+}
+
 /// Listens until the process ends.
 pub(crate) struct Server {
     address: SocketAddr,
@@ -143,6 +156,37 @@ impl Server {
             }
         });
         Self { address }
+    }
+
+    /// Opens no session before the gate does; its tools answer at once.
+    pub(crate) fn slow_to_open() -> (Self, Arc<Gate>, Receiver<()>) {
+        let (gate, arrivals) = Gate::new();
+        let shut = gate.clone();
+        let server = Self::start(move |asked| match asked.method() {
+            "initialize" => {
+                shut.pass();
+                asked.open("1")
+            }
+            "tools/call" => asked.text("answered"),
+            _ => asked.usual(),
+        });
+        (server, gate, arrivals)
+    }
+
+    /// Its tool `held` answers when the gate opens, the others at once.
+    pub(crate) fn holding() -> (Self, Arc<Gate>, Receiver<()>) {
+        let (gate, arrivals) = Gate::new();
+        let shut = gate.clone();
+        let server = Self::start(move |asked| match (asked.method(), asked.tool()) {
+            ("initialize", _) => asked.open("1"),
+            ("tools/call", "held") => {
+                shut.pass();
+                asked.text("held")
+            }
+            ("tools/call", _) => asked.text("answered"),
+            _ => asked.usual(),
+        });
+        (server, gate, arrivals)
     }
 
     pub(crate) fn authority(&self) -> String {

@@ -3,20 +3,14 @@
 use std::time::{Duration, Instant};
 
 use mcp_budget::State;
-use mcpconn::{CallOptions, Client, Event, EventKind, Kind, Outcome, Scope};
+use mcpconn::{Client, Event, EventKind, Kind, Outcome, Scope};
 use serde_json::json;
 
 use crate::{
     LONG, answered, client, completion, next,
     server::{Gate, Server},
+    within,
 };
-
-fn within(limit: Duration) -> CallOptions {
-    CallOptions {
-        timeout: Some(limit),
-        ..CallOptions::default()
-    }
-}
 
 fn call(client: &Client, tool: &str, limit: Duration) -> Event {
     let id = client.call_tool(&Scope::default(), "server", tool, "", within(limit));
