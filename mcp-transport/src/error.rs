@@ -1,10 +1,11 @@
 //! What went wrong, and what is known of the call it went wrong for.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{fmt, io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
 pub use crate::challenge::{AuthScheme, Challenge};
+use crate::text::with_remedy;
 
 /// What is known of a call that ended.
 ///
@@ -132,6 +133,11 @@ impl Error {
             challenge: None,
             message: message.into(),
         }
+    }
+
+    /// This side could not do it, for want of something of the system's.
+    pub(crate) fn local(what: impl fmt::Display, error: &io::Error) -> Self {
+        Self::new(ErrorKind::Local, format!("{what}: {}", with_remedy(error)))
     }
 
     /// The same error with another outcome.

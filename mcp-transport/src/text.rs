@@ -1,6 +1,18 @@
 //! Small pieces of text for messages that people read.
 
-use std::time::Duration;
+use std::{io, time::Duration};
+
+/// An error of the system's, and what can be done about it.
+pub(crate) fn with_remedy(error: &io::Error) -> String {
+    let remedy = match error.raw_os_error() {
+        Some(libc::EMFILE) => {
+            "; this process has as many descriptors as its limit allows, which can be raised (ulimit -n)"
+        }
+        Some(libc::ENFILE) => "; the whole machine has as many open files as its limit allows",
+        _ => "",
+    };
+    format!("{error}{remedy}")
+}
 
 /// What strangers wrote, as a part of one line: control characters and runs of blanks become one blank,
 /// broken UTF-8 is replaced, and it ends after about `max` bytes.

@@ -83,6 +83,15 @@ fn a_server_was_told_of_the_cancellation() {
 }
 
 #[test]
+fn a_host_without_descriptors_hears_so_and_goes_on_when_it_has_some() {
+    let scratch = Scratch::new();
+    let server = Server::demo(demo_server(), &[], &[]);
+    start("no_descriptors.c", &[DEMO_SERVER, &server.url], &scratch)
+        .finish()
+        .expect_success();
+}
+
+#[test]
 fn results_are_heard_by_callbacks_one_by_one_and_by_waiting() {
     let scratch = Scratch::new();
     start("three_ways.c", &[DEMO_SERVER], &scratch)

@@ -342,16 +342,14 @@ pub(super) fn failure(origin: &str, error: &(dyn StdError + 'static)) -> Error {
                 format!("cannot connect to {origin}: TLS failed: {error}"),
             );
         }
-        if let Some(code) = cause
-            .downcast_ref::<io::Error>()
-            .and_then(io::Error::raw_os_error)
-        {
-            let kind = if is_ours(code) {
-                ErrorKind::Local
+        let of_system = cause.downcast_ref::<io::Error>();
+        if let Some((error, code)) = of_system.and_then(|e| Some((e, e.raw_os_error()?))) {
+            let what = format!("cannot connect to {origin}");
+            return if is_ours(code) {
+                Error::local(what, error)
             } else {
-                ErrorKind::Transport
+                Error::new(ErrorKind::Transport, format!("{what}: {error}"))
             };
-            return Error::new(kind, format!("cannot connect to {origin}: {cause}"));
         }
     }
     Error::new(

@@ -193,10 +193,9 @@ pub(super) fn exec_error(program: &CString, error: &std::io::Error) -> Error {
         Some(libc::EACCES | libc::EPERM) => config("is not executable"),
         Some(libc::ENOTDIR | libc::ENAMETOOLONG | libc::ELOOP) => config("is no usable path"),
         Some(libc::E2BIG) => config("cannot be started: arguments and environment are too long"),
-        Some(libc::ENOMEM | libc::EAGAIN | libc::EMFILE | libc::ENFILE) => Error::new(
-            ErrorKind::Local,
-            format!("\"{program}\" cannot be started now: {error}"),
-        ),
+        Some(libc::ENOMEM | libc::EAGAIN | libc::EMFILE | libc::ENFILE) => {
+            Error::local(format_args!("\"{program}\" cannot be started now"), error)
+        }
         _ => config(&format!("cannot be started: {error}")),
     }
 }

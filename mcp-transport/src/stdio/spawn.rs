@@ -105,10 +105,7 @@ pub(super) fn spawn(command: &Command, notice: Option<&Notice<'_>>) -> Result<Ch
                 let message = format!("the working directory cannot be entered: {error}");
                 Error::new(ErrorKind::Config, message)
             } else {
-                Error::new(
-                    ErrorKind::Local,
-                    format!("the child process cannot be prepared: {error}"),
-                )
+                Error::local("the child process cannot be prepared", &error)
             }
         }
         _ => Error::new(
@@ -119,10 +116,7 @@ pub(super) fn spawn(command: &Command, notice: Option<&Notice<'_>>) -> Result<Ch
 }
 
 fn local(error: io::Error) -> Error {
-    Error::new(
-        ErrorKind::Local,
-        format!("no process can be started now: {error}"),
-    )
+    Error::local("no process can be started now", &error)
 }
 
 /// A kernel that has neither `clone3` nor `pidfd_open`, or forbids both.

@@ -165,12 +165,8 @@ impl Spawner {
         if let Some(mailbox) = &*mailbox {
             return Ok(mailbox.clone());
         }
-        let started = start_thread(self.shared.guarded, &self.shared.inherited).map_err(|e| {
-            Error::new(
-                ErrorKind::Local,
-                format!("no thread can be started now: {e}"),
-            )
-        })?;
+        let started = start_thread(self.shared.guarded, &self.shared.inherited)
+            .map_err(|error| Error::local("no thread can be started now", &error))?;
         Ok(mailbox.insert(started).clone())
     }
 }
@@ -376,10 +372,8 @@ fn start(command: &Command, spawner: Spawner, guardian: &mut Guardian) -> Result
     let inherited = spawner.shared.inherited.clone();
     let guard = Guard::new(process, spawner);
     let listed = |end| {
-        End::new(end, &inherited).map_err(|e| {
-            let message = format!("the server's pipes cannot be used: {e}");
-            Error::new(ErrorKind::Local, message)
-        })
+        End::new(end, &inherited)
+            .map_err(|error| Error::local("the server's pipes cannot be used", &error))
     };
     Ok(Started {
         guard,

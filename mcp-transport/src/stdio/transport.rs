@@ -156,10 +156,7 @@ fn watched(end: End, interest: Interest) -> Result<AsyncFd<End>, Error> {
 }
 
 pub(super) fn unwatched(error: std::io::Error) -> Error {
-    Error::new(
-        ErrorKind::Local,
-        format!("the server's pipes cannot be waited for: {error}"),
-    )
+    Error::local("the server's pipes cannot be waited for", &error)
 }
 
 impl fmt::Debug for StdioTransport {
