@@ -720,7 +720,7 @@ typedef struct {
   uint64_t epoch;
   // Until when it waits for room, on the host's clock, if there is none: a slot, or a place on a session that has all
   // the calls that it may have. A time that is over: not at all; MCPCONN_FOREVER: without end. Default: wait_ms of
-  // the policy. It bounds no opening: cancel what takes too long.
+  // pool_json. It bounds no opening: cancel what takes too long.
   uint64_t deadline_ns;
 } mcpconn_pool_acquire_options;
 
@@ -1211,7 +1211,7 @@ mcpconn_status mcpconn_client_drain_all(const mcpconn_client *client, uint64_t l
 // "servers": every configured server, by domain and name: "domain", "server"; "state" ("idle", "connecting", "unproven",
 // "proven", "waiting", "parked", "stopped") and "reason" (a mcpconn_reason in lower case, such as "never_connected"; or
 // "invalid" of a server whose entry is not usable); "charges", "attempt", "generation", "sessions" and "calls" as in
-// mcpconn_server_info; "next_try_ms": how long from now it is tried again; "pid" of the home session; "text": one line
+// mcpconn_server_info; "next_try_in_ms": how long from now it is tried again; "pid" of the home session; "text": one line
 // for a person.
 //
 // "sessions": every scoped session, oldest first: "session_id", for mcpconn_client_close_session();
@@ -1343,7 +1343,7 @@ mcpconn_status mcpconn_budget_info(mcpconn_budget *budget,
 // [one] Frees it; NULL is fine.
 void mcpconn_budget_free(mcpconn_budget *budget);
 
-// [any] Makes a pool without sessions. policy_json is an object with any of these members, or empty; absent is the
+// [any] Makes a pool without sessions. pool_json is an object with any of these members, or empty; absent is the
 // default, and 0 is 0:
 //
 // - capacity: how many sessions may hold a slot at a time. Default 256.
@@ -1357,8 +1357,8 @@ void mcpconn_budget_free(mcpconn_budget *budget);
 // - close_limit_ms: how long a new session waits for the closing of the one that made room for it. Default 5000.
 // - closings: is read and of no use here, for the host closes as many at a time as it likes.
 //
-// Fails with MCPCONN_ERR_CONFIG if the policy cannot be read.
-mcpconn_status mcpconn_pool_new(mcpconn_str policy_json,
+// Fails with MCPCONN_ERR_CONFIG if pool_json cannot be read.
+mcpconn_status mcpconn_pool_new(mcpconn_str pool_json,
                                 mcpconn_pool **out,
                                 mcpconn_error **err);
 

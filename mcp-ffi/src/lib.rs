@@ -28,6 +28,7 @@
 #[cfg(feature = "capi")]
 pub mod abi;
 mod client;
+mod millis;
 #[cfg(feature = "capi")]
 mod numbered;
 mod sys;

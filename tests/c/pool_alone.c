@@ -45,10 +45,10 @@ static void end_call(fake *session)
         free(session);
 }
 
-static mcpconn_pool *pool_with(const char *policy)
+static mcpconn_pool *pool_with(const char *limits)
 {
     mcpconn_pool *pool = NULL;
-    CHECK_STATUS(mcpconn_pool_new(str(policy), &pool, NULL), MCPCONN_OK);
+    CHECK_STATUS(mcpconn_pool_new(str(limits), &pool, NULL), MCPCONN_OK);
     CHECK_STATUS(mcpconn_pool_bind(pool, 0, none, str("demo"), str("v1"), NULL, NULL), MCPCONN_OK);
     return pool;
 }
@@ -285,12 +285,12 @@ static void an_idle_session_goes_when_its_time_is_over_and_a_long_call_is_not_cu
 static void mistakes_are_told_and_change_nothing(void)
 {
     mcpconn_pool *pool = NULL;
-    mcpconn_error *policy_error = NULL;
+    mcpconn_error *limits_error = NULL;
     mcpconn_pool_action a, small = MCPCONN_POOL_ACTION_INIT;
     uint64_t now = SECOND, id;
-    CHECK_STATUS(mcpconn_pool_new(str("{\"capcity\": 1}"), &pool, &policy_error), MCPCONN_ERR_CONFIG);
-    CHECK_SAYS(mcpconn_error_message(policy_error).ptr, "capcity");
-    mcpconn_error_free(policy_error);
+    CHECK_STATUS(mcpconn_pool_new(str("{\"capcity\": 1}"), &pool, &limits_error), MCPCONN_ERR_CONFIG);
+    CHECK_SAYS(mcpconn_error_message(limits_error).ptr, "capcity");
+    mcpconn_error_free(limits_error);
     CHECK(pool == NULL);
     mcpconn_pool_free(NULL);
 

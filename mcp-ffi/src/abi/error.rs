@@ -5,7 +5,7 @@ use super::{
     status::{Code, mcpconn_outcome, mcpconn_status},
     str::{CText, mcpconn_str},
 };
-use crate::client::Error;
+use crate::{client::Error, millis::millis};
 
 /// What went wrong. One that comes through an out-parameter is the host's and goes through mcpconn_error_free();
 /// one got from an event lives as long as the event.
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn mcpconn_error_json(error: *const mcpconn_error) -> mcpc
 pub unsafe extern "C" fn mcpconn_error_next_try_in_ms(error: *const mcpconn_error) -> u64 {
     // SAFETY: NULL or a live error, by the contract of the header.
     let next_try = unsafe { error.as_ref() }.and_then(|error| error.error.next_try);
-    next_try.map_or(0, super::millis)
+    next_try.map_or(0, millis)
 }
 
 /// [any] Frees an error that came through an out-parameter; NULL is fine.

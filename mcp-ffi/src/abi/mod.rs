@@ -9,8 +9,6 @@
 // `[any]` and `[one]` are words for readers of the header, not links.
 #![allow(rustdoc::broken_intra_doc_links)]
 
-use std::time::Duration;
-
 pub mod answer;
 pub mod budget;
 pub mod call;
@@ -34,8 +32,3 @@ pub mod str;
 mod takes;
 pub mod text;
 pub mod version;
-
-/// Milliseconds for C, rounded up: what lies ahead never becomes 0.
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
-}

@@ -119,7 +119,7 @@ unsafe fn key(
     }
 }
 
-/// [any] Makes a pool without sessions. policy_json is an object with any of these members, or empty; absent is the
+/// [any] Makes a pool without sessions. pool_json is an object with any of these members, or empty; absent is the
 /// default, and 0 is 0:
 ///
 /// - capacity: how many sessions may hold a slot at a time. Default 256.
@@ -133,10 +133,10 @@ unsafe fn key(
 /// - close_limit_ms: how long a new session waits for the closing of the one that made room for it. Default 5000.
 /// - closings: is read and of no use here, for the host closes as many at a time as it likes.
 ///
-/// Fails with MCPCONN_ERR_CONFIG if the policy cannot be read.
+/// Fails with MCPCONN_ERR_CONFIG if pool_json cannot be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_pool_new(
-    policy_json: mcpconn_str,
+    pool_json: mcpconn_str,
     out: *mut *mut mcpconn_pool,
     err: *mut *mut mcpconn_error,
 ) -> mcpconn_status {
@@ -146,7 +146,7 @@ pub unsafe extern "C" fn mcpconn_pool_new(
             if out.is_null() {
                 return Err(Failure::null("out"));
             }
-            let limits = pool_limits(policy_json.read("policy_json")?)?;
+            let limits = pool_limits(pool_json.read("pool_json")?)?;
             let pool = Box::new(mcpconn_pool {
                 desk: Mutex::new(NumberedDesk::new(&limits)),
                 process: process::id(),

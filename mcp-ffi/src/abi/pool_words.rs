@@ -167,7 +167,7 @@ pub struct mcpconn_pool_acquire_options {
     pub epoch: u64,
     /// Until when it waits for room, on the host's clock, if there is none: a slot, or a place on a session that has all
     /// the calls that it may have. A time that is over: not at all; MCPCONN_FOREVER: without end. Default: wait_ms of
-    /// the policy. It bounds no opening: cancel what takes too long.
+    /// pool_json. It bounds no opening: cancel what takes too long.
     pub deadline_ns: u64,
 }
 

@@ -9,7 +9,7 @@ use super::{
     status::{Code, mcpconn_status},
     str::mcpconn_str,
 };
-use crate::client::ServerStatus;
+use crate::{client::ServerStatus, millis::millis};
 
 /// The state of a server's home session and its reconnect budget.
 #[repr(C)]
@@ -158,7 +158,7 @@ impl mcpconn_server_info {
             sessions: status.sessions,
             calls: status.calls,
             generation: status.generation,
-            next_try_in_ms: status.next_try.map_or(0, super::millis),
+            next_try_in_ms: status.next_try.map_or(0, millis),
             pid: status.pid.map_or(-1, i64::from),
         };
         // SAFETY: as above.

@@ -15,7 +15,7 @@ use super::{
 /// "servers": every configured server, by domain and name: "domain", "server"; "state" ("idle", "connecting", "unproven",
 /// "proven", "waiting", "parked", "stopped") and "reason" (a mcpconn_reason in lower case, such as "never_connected"; or
 /// "invalid" of a server whose entry is not usable); "charges", "attempt", "generation", "sessions" and "calls" as in
-/// mcpconn_server_info; "next_try_ms": how long from now it is tried again; "pid" of the home session; "text": one line
+/// mcpconn_server_info; "next_try_in_ms": how long from now it is tried again; "pid" of the home session; "text": one line
 /// for a person.
 ///
 /// "sessions": every scoped session, oldest first: "session_id", for mcpconn_client_close_session();

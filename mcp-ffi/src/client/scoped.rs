@@ -58,18 +58,18 @@ struct Parts {
     close_timeout: Duration,
     cut: watch::Receiver<bool>,
     closing: Mutex<Option<Closing>>,
-    place: Place,
+    entry: Entry,
 }
 
-/// Where it is known, from when the pool gives it a name until it is gone.
-struct Place {
+/// How it is known among the sessions, from when the pool gives it a name until it is gone.
+struct Entry {
     sessions: Arc<Sessions>,
     origin: Origin,
     lane: Lane,
     id: OnceLock<SessionId>,
 }
 
-impl Place {
+impl Entry {
     fn lost(&self, how: &str) {
         if let Some(id) = self.id.get() {
             self.sessions.lost(*id, how);
@@ -77,7 +77,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for Entry {
     fn drop(&mut self) {
         if let Some(id) = self.id.get() {
             self.sessions.forget(*id);
@@ -122,7 +122,7 @@ impl ScopedSession {
                     close_timeout: opener.settings().close_timeout(),
                     cut: opener.cut(),
                     closing: Mutex::default(),
-                    place: Place {
+                    entry: Entry {
                         sessions,
                         origin,
                         lane: server.lane,
@@ -156,7 +156,7 @@ impl ScopedSession {
 
     /// It was not closed by us, and is no more. Every loss may be told; the first counts.
     pub(super) fn lost(&self, error: &error::Error) {
-        self.0.place.lost(&error.message);
+        self.0.entry.lost(&error.message);
         self.0.budget.lost(failure(error));
     }
 
@@ -174,7 +174,7 @@ impl ScopedSession {
         tokio::select! {
             () = self.ended() => {}
             silent = keep_alive(self.clone(), || opener.settings().policy()) => {
-                self.0.place.lost(&silent.error.to_string());
+                self.0.entry.lost(&silent.error.to_string());
                 self.0.budget.lost(silent);
                 // The pool hears of its end, and evicts it.
                 self.session().close(self.0.close_timeout).await;
@@ -218,10 +218,10 @@ impl mcp_budget::Session for ScopedSession {
 
 impl mcp_pool::Session for ScopedSession {
     fn named(&self, id: SessionId) {
-        let place = &self.0.place;
-        if place.id.set(id).is_ok() {
-            let known = Known::new(id, place.origin.clone(), place.lane, self.generation());
-            place.sessions.named(known);
+        let entry = &self.0.entry;
+        if entry.id.set(id).is_ok() {
+            let known = Known::new(id, entry.origin.clone(), entry.lane, self.generation());
+            entry.sessions.named(known);
         }
     }
 

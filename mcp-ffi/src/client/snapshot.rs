@@ -12,6 +12,7 @@ use super::{
     servers::{Servers, Slot},
     shared::Shared,
 };
+use crate::millis::millis;
 
 /// How it stands with everything of a client at one moment.
 #[derive(Debug, Clone)]
@@ -127,7 +128,7 @@ impl NamedServer {
                 "charges": status.charges,
                 "attempt": status.attempt,
                 "generation": status.generation,
-                "next_try_ms": status.next_try.map(millis),
+                "next_try_in_ms": status.next_try.map(millis),
                 "pid": status.pid,
                 "sessions": status.sessions,
                 "calls": status.calls,
@@ -139,7 +140,7 @@ impl NamedServer {
                 "charges": 0,
                 "attempt": 0,
                 "generation": 0,
-                "next_try_ms": null,
+                "next_try_in_ms": null,
                 "pid": null,
                 "sessions": 0,
                 "calls": 0,
@@ -204,8 +205,4 @@ fn pool(counters: &Counters) -> Value {
             "overdue": counters.overdue,
         },
     })
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

@@ -1,11 +1,10 @@
 //! How a pool stands, as JSON for a status page.
 
-use std::time::Duration;
-
 use mcp_pool::{Counters, SessionStatus, Stage, Tally};
 use serde::Serialize;
 
 use super::{Key, Name, session_number};
+use crate::millis::millis;
 
 /// How a pool stood at one moment.
 #[derive(Debug)]
@@ -129,8 +128,4 @@ fn session(status: &SessionStatus<Key>) -> Session<'_> {
         age_ms: status.age.map(millis),
         idle_ms: status.idle_for.map(millis),
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -284,7 +284,7 @@ fn the_status_says_how_it_stands_with_every_server_and_session_and_holds_no_secr
             ["stopped", "invalid"]
         ])
     );
-    assert!(servers[0]["next_try_ms"].as_u64() > Some(0), "{text}");
+    assert!(servers[0]["next_try_in_ms"].as_u64() > Some(0), "{text}");
     assert!(
         servers[0]["text"]
             .as_str()

@@ -45,7 +45,7 @@ struct Host {
 impl Host {
     fn new(seed: u64) -> Self {
         let mut random = Random(seed);
-        let policy = format!(
+        let limits = format!(
             r#"{{"capacity": {}, "openings": {}, "sessions_per_server": {}, "calls_per_session": {}, "idle_ttl_ms": {},
                 "max_lifetime_ms": {}, "wait_ms": {}}}"#,
             random.below(4),
@@ -56,7 +56,7 @@ impl Host {
             ["\"never\"", "60000"][random.below(2)],
             ["0", "5000", "\"forever\""][random.below(3)],
         );
-        let pool = pool_with(&policy);
+        let pool = pool_with(&limits);
         Self {
             pool,
             random,

@@ -119,10 +119,10 @@ pub(crate) fn said(call: impl FnOnce(*mut *mut mcpconn_error) -> i32) -> Said {
     Said { status, text }
 }
 
-pub(crate) fn try_new(policy: &str) -> Result<Pool, Said> {
+pub(crate) fn try_new(limits: &str) -> Result<Pool, Said> {
     let mut raw = ptr::null_mut();
     // SAFETY: text and out-parameters that live longer than the call.
-    let said = said(|err| unsafe { mcpconn_pool_new(c(policy), &raw mut raw, err) });
+    let said = said(|err| unsafe { mcpconn_pool_new(c(limits), &raw mut raw, err) });
     if said.status == OK {
         Ok(Pool { raw, now: SECOND })
     } else {
@@ -131,9 +131,9 @@ pub(crate) fn try_new(policy: &str) -> Result<Pool, Said> {
     }
 }
 
-/// A pool with this policy, and a server called "server" in the usual domain.
-pub(crate) fn pool_with(policy: &str) -> Pool {
-    let pool = try_new(policy).unwrap();
+/// A pool with these limits, and a server called "server" in the usual domain.
+pub(crate) fn pool_with(limits: &str) -> Pool {
+    let pool = try_new(limits).unwrap();
     pool.bind("", "server", "v1");
     pool
 }

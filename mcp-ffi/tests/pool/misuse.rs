@@ -7,14 +7,14 @@ use mcpconn::abi::{pool::*, pool_words::*, str::mcpconn_str};
 use crate::host::*;
 
 #[test]
-fn a_policy_that_cannot_be_read_names_the_member() {
-    for (policy, part) in [
+fn limits_that_cannot_be_read_are_refused_by_the_name_of_the_member() {
+    for (limits, part) in [
         ("{\"capcity\": 1}", "capcity"),
         ("{\"wait_ms\": \"never\"}", "wait_ms"),
         ("[1]", "object"),
         ("{", "EOF"),
     ] {
-        let said = try_new(policy).err().unwrap();
+        let said = try_new(limits).err().unwrap();
         said.expect(CONFIG, part);
     }
 }

@@ -119,7 +119,7 @@ fn whoever_waits_is_served_in_order_or_refused_at_the_deadline() {
 }
 
 #[test]
-fn a_request_without_a_deadline_waits_as_long_as_the_policy_says_and_one_that_is_over_not_at_all() {
+fn a_request_without_a_deadline_waits_as_long_as_wait_ms_says_and_one_that_is_over_not_at_all() {
     let pool = pool_with(r#"{"capacity": 1, "wait_ms": 2000, "idle_ttl_ms": "never"}"#);
     pool.given("a", 7);
     pool.acquire("b", 1);
@@ -176,7 +176,7 @@ fn a_session_that_lived_for_long_enough_is_closed_after_its_last_call() {
 }
 
 #[test]
-fn no_more_are_opened_at_a_time_than_the_policy_says() {
+fn no_more_are_opened_at_a_time_than_openings_says() {
     let pool = pool_with(r#"{"openings": 1}"#);
     pool.acquire("a", 1);
     pool.acquire("b", 2);
