@@ -59,19 +59,19 @@ impl Connect for HomeConnector {
             generation: attempt.generation,
             lane: self.lane,
         };
-        let opened = self.opener.open(attempt.number, whose, hearing.clone());
+        let opened = self
+            .opener
+            .open(attempt.number, whose.clone(), hearing.clone());
         let session = opened.await.map_err(|error| failure(&error))?;
         hearing.opened(&session);
         self.pid
             .store(session.pid().unwrap_or(0), Ordering::Relaxed);
         let keeper = Keeper {
             opener: self.opener.clone(),
-            origin: self.origin.clone(),
+            whose,
             catalogue: self.catalogue.clone(),
             standing: self.standing.clone(),
             queue: self.queue.clone(),
-            lane: self.lane,
-            generation: attempt.generation,
         };
         tokio::spawn(keeper.keep(session.clone(), reload.clone()));
         Ok(HomeSession {

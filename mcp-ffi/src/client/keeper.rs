@@ -16,9 +16,8 @@ use super::{
     error::Error,
     event::{Event, EventKind},
     list::ListKind,
-    open::Opener,
-    origin::Origin,
-    queue::{EventQueue, Lane},
+    open::{Opener, Whose},
+    queue::EventQueue,
     standing::Standing,
 };
 
@@ -63,12 +62,10 @@ impl Reload {
 
 pub(super) struct Keeper {
     pub(super) opener: Arc<Opener>,
-    pub(super) origin: Origin,
+    pub(super) whose: Whose,
     pub(super) catalogue: Arc<Catalogue>,
     pub(super) standing: Arc<Standing>,
     pub(super) queue: Arc<EventQueue>,
-    pub(super) lane: Lane,
-    pub(super) generation: u64,
 }
 
 impl Keeper {
@@ -95,10 +92,10 @@ impl Keeper {
             let params = serde_json::json!({ "uri": uri }).to_string();
             self.push(EventKind::ResourceUpdated(params.into()));
         };
-        let server = &self.origin.server;
+        let server = &self.whose.origin.server;
         let standing = self
             .standing
-            .renew(server, &session, self.generation, renewed);
+            .renew(server, &session, self.whose.generation, renewed);
         tokio::select! {
             () = standing => {}
             _ = tools => {}
@@ -113,9 +110,9 @@ impl Keeper {
         let credentials = self.opener.credentials();
         let shown = credentials.shown();
         let deadline = Instant::now() + CATALOGUE_TIMEOUT;
-        match catalogue::load(&self.origin.server, session, deadline).await {
+        match catalogue::load(&self.whose.origin.server, session, deadline).await {
             Ok(tools) => {
-                self.catalogue.told(self.generation, tools);
+                self.catalogue.told(self.whose.generation, tools);
                 self.tell(ListKind::Tools);
             }
             Err(error) => {
@@ -130,12 +127,13 @@ impl Keeper {
     }
 
     fn push(&self, kind: EventKind) {
-        self.queue.push(self.lane, Event::of(kind, &self.origin));
+        self.queue
+            .push(self.whose.lane, Event::of(kind, &self.whose.origin));
     }
 
     fn failed(&self, error: &error::Error) {
-        let error = Error::of_server(&self.origin.server, error);
-        self.catalogue.failed(self.generation, error);
+        let error = Error::of_server(&self.whose.origin.server, error);
+        self.catalogue.failed(self.whose.generation, error);
     }
 }
 

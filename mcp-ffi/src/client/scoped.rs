@@ -20,8 +20,6 @@ use super::{
     hearing::Hearing,
     home::HomeConnector,
     open::{Opener, Whose, failure},
-    origin::Origin,
-    queue::Lane,
     server::Server,
     sessions::{Known, Sessions},
 };
@@ -64,8 +62,7 @@ struct Parts {
 /// How it is known among the sessions, from when the pool gives it a name until it is gone.
 struct Entry {
     sessions: Arc<Sessions>,
-    origin: Origin,
-    lane: Lane,
+    whose: Whose,
     id: OnceLock<SessionId>,
 }
 
@@ -106,12 +103,12 @@ impl ScopedSession {
         let origin = server.origin(Some(scope));
         let hearing = Arc::new(Hearing::new(opener, origin.clone(), server.lane, None));
         let whose = Whose {
-            origin: origin.clone(),
+            origin,
             generation: leave.generation(),
             lane: server.lane,
         };
         match opener
-            .open(leave.attempt().number, whose, hearing.clone())
+            .open(leave.attempt().number, whose.clone(), hearing.clone())
             .await
         {
             Ok(session) => {
@@ -124,8 +121,7 @@ impl ScopedSession {
                     closing: Mutex::default(),
                     entry: Entry {
                         sessions,
-                        origin,
-                        lane: server.lane,
+                        whose,
                         id: OnceLock::new(),
                     },
                 }));
@@ -220,7 +216,7 @@ impl mcp_pool::Session for ScopedSession {
     fn named(&self, id: SessionId) {
         let entry = &self.0.entry;
         if entry.id.set(id).is_ok() {
-            let known = Known::new(id, entry.origin.clone(), entry.lane, self.generation());
+            let known = Known::new(id, entry.whose.clone());
             entry.sessions.named(known);
         }
     }

@@ -9,8 +9,9 @@ use mcp_pool::{Event as PoolEvent, Key, SessionId, Why};
 
 use super::{
     event::{Event, EventKind},
+    open::Whose,
     origin::Origin,
-    queue::{EventQueue, Lane},
+    queue::EventQueue,
     session_news::{SessionChange, SessionNews},
 };
 
@@ -26,9 +27,7 @@ pub(super) struct Sessions {
 #[derive(Debug)]
 pub(super) struct Known {
     id: SessionId,
-    origin: Origin,
-    lane: Lane,
-    generation: u64,
+    whose: Whose,
     /// It took its slot, and that was said.
     said: bool,
     /// It left before that was said: the pool tells on whichever thread makes something happen.
@@ -38,12 +37,10 @@ pub(super) struct Known {
 }
 
 impl Known {
-    pub(super) fn new(id: SessionId, origin: Origin, lane: Lane, generation: u64) -> Self {
+    pub(super) fn new(id: SessionId, whose: Whose) -> Self {
         Self {
             id,
-            origin,
-            lane,
-            generation,
+            whose,
             said: false,
             left: None,
             lost: None,
@@ -88,7 +85,7 @@ impl Sessions {
     pub(super) fn generation(&self, id: SessionId) -> Option<u64> {
         self.known()
             .get(&id.get())
-            .map(|session| session.generation)
+            .map(|session| session.whose.generation)
     }
 
     /// Something happened in the pool.
@@ -128,7 +125,7 @@ impl Sessions {
         let Some(queue) = &self.host else {
             return;
         };
-        let Origin { server, scope, .. } = &session.origin;
+        let Origin { server, scope, .. } = &session.whose.origin;
         let scope = scope.as_deref().unwrap_or_default();
         let mut text = format!(
             "server \"{server}\": the session of scope \"{scope}\" {}",
@@ -139,13 +136,13 @@ impl Sessions {
         }
         let news = SessionNews {
             session_id: session.id.get(),
-            generation: session.generation,
+            generation: session.whose.generation,
             change,
             text,
         };
         queue.push(
-            session.lane,
-            Event::of(EventKind::Session(news), &session.origin),
+            session.whose.lane,
+            Event::of(EventKind::Session(news), &session.whose.origin),
         );
     }
 }
@@ -156,7 +153,7 @@ mod tests {
     use mcp_pool::{Fingerprint, Timestamp};
 
     use super::*;
-    use crate::client::session_news::CloseReason;
+    use crate::client::{queue::Lane, session_news::CloseReason};
 
     fn key() -> Key {
         Key::new("deployment", "server", "chat")
@@ -179,7 +176,12 @@ mod tests {
             server: "server".into(),
             scope: Some("chat".into()),
         };
-        Known::new(id, origin, Lane(1), 7)
+        let whose = Whose {
+            origin,
+            generation: 7,
+            lane: Lane(1),
+        };
+        Known::new(id, whose)
     }
 
     fn changes(queue: &EventQueue) -> Vec<SessionChange> {
