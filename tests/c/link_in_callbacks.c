@@ -2,7 +2,7 @@
  * send is answered before the callback returns. It ends in the middle of everything, in each way there is. Each server
  * asks for the roots at each call, and answers it when it has them.
  *
- * links */
+ * link_in_callbacks */
 #include "support.h"
 
 #include <pthread.h>
