@@ -225,7 +225,7 @@ fn a_server_that_exits_with_0_after_reading_initialize_is_told() {
 
 #[test]
 fn a_server_that_is_no_mcp_server_is_told_with_what_it_said() {
-    let settings = json!({ "connect_timeout_ms": 700, "budget": { "max_initial_retries": 0 } });
+    let settings = json!({ "connect_timeout_ms": 5000, "budget": { "max_initial_retries": 0 } });
     is_parked(
         Host::with(&["garbage", "never-answer"], settings),
         "TIMEOUT",
