@@ -29,5 +29,7 @@ fn a_host_in_cpp_moves_the_bytes_of_a_server_that_it_started_itself() {
 #[test]
 fn a_host_moves_the_bytes_of_its_servers_from_inside_its_callback_and_ends_in_the_middle_of_it() {
     let scratch = Scratch::new();
-    start("link_in_callbacks.c", &[], &scratch).finish().expect_success();
+    start("link_in_callbacks.c", &[], &scratch)
+        .finish()
+        .expect_success();
 }

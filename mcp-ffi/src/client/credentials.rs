@@ -30,7 +30,7 @@ pub struct CredentialsNeeded {
 }
 
 impl CredentialsNeeded {
-    fn new(server: &str, demand: &Demand) -> Self {
+    fn new(server: &str, demand: &Demand, remedy: &str) -> Self {
         let schemes = demand.challenge.as_deref().map(Challenge::schemes);
         let schemes = schemes.unwrap_or_default();
         let json = json!({
@@ -45,7 +45,7 @@ impl CredentialsNeeded {
             status: demand.status,
             schemes,
             json: json.to_string().into(),
-            text: format!("server \"{server}\" {what}: give them as a header of it"),
+            text: format!("server \"{server}\" {what}: {remedy}"),
         }
     }
 
@@ -88,11 +88,21 @@ fn to_json(scheme: &AuthScheme) -> Value {
 /// Tells the host.
 type Tell = Box<dyn Fn(CredentialsNeeded) + Send + Sync>;
 
+/// How a server is shown credentials.
+#[derive(Debug)]
+pub(super) enum Way {
+    /// A child process: by its environment, and never again.
+    Child,
+    /// A remote server: by headers.
+    Http(HttpClient),
+    /// By the host, over the link.
+    Link,
+}
+
 /// The credentials of one server, which all its sessions show.
 pub(super) struct Credentials {
     server: Arc<str>,
-    /// `None` for a server that is not remote.
-    http: Option<HttpClient>,
+    way: Way,
     tell: OnceLock<Tell>,
     state: Mutex<State>,
 }
@@ -121,10 +131,10 @@ struct Demand {
 }
 
 impl Credentials {
-    pub(super) fn new(server: Arc<str>, http: Option<HttpClient>) -> Self {
+    pub(super) fn new(server: Arc<str>, way: Way) -> Self {
         Self {
             server,
-            http,
+            way,
             tell: OnceLock::new(),
             state: Mutex::default(),
         }
@@ -142,9 +152,9 @@ impl Credentials {
 
     /// What a request that is sent now shows.
     pub(super) fn shown(&self) -> Shown {
-        match self.http {
-            Some(_) => self.state().shown,
-            None => Shown::default(),
+        match self.way {
+            Way::Http(_) | Way::Link => self.state().shown,
+            Way::Child => Shown::default(),
         }
     }
 
@@ -171,7 +181,7 @@ impl Credentials {
 
     /// A call was answered that showed this: what the server wanted before is no more.
     pub(super) fn accepted(&self, shown: Shown) {
-        if self.http.is_none() {
+        if matches!(self.way, Way::Child) {
             return;
         }
         let mut state = self.state();
@@ -214,7 +224,11 @@ impl Credentials {
             state.shown.demands += 1;
         }
         if let Some(tell) = self.tell.get() {
-            tell(CredentialsNeeded::new(&self.server, &demand));
+            let remedy = match self.way {
+                Way::Link => "wake it when the host has them for its link",
+                Way::Child | Way::Http(_) => "give them as a header of it",
+            };
+            tell(CredentialsNeeded::new(&self.server, &demand, remedy));
         }
     }
 
@@ -226,10 +240,18 @@ impl Credentials {
                 format!("server \"{}\": {problem}", self.server),
             )
         };
-        let Some(http) = &self.http else {
-            return Err(invalid(
-                "it is not remote and is sent no headers; a child process has its credentials in its \"env\"",
-            ));
+        let http = match &self.way {
+            Way::Http(http) => http,
+            Way::Child => {
+                return Err(invalid(
+                    "it is a child process and is sent no headers; its credentials are in its \"env\"",
+                ));
+            }
+            Way::Link => {
+                return Err(invalid(
+                    "it is reached over a link and is sent no headers; the host shows its credentials itself",
+                ));
+            }
         };
         http.set_header(name, (!value.is_empty()).then_some(value))
             .map_err(|error| invalid(&error.message))?;
@@ -281,7 +303,7 @@ mod tests {
     use super::*;
 
     fn credentials() -> (Credentials, mpsc::Receiver<CredentialsNeeded>) {
-        let credentials = Credentials::new("s".into(), Some(HttpClient::new()));
+        let credentials = Credentials::new("s".into(), Way::Http(HttpClient::new()));
         let (tell, told) = mpsc::channel();
         credentials.tell_by(move |needed| drop(tell.send(needed)));
         (credentials, told)
@@ -335,7 +357,7 @@ mod tests {
 
     #[test]
     fn a_child_process_is_given_no_headers() {
-        let credentials = Credentials::new("s".into(), None);
+        let credentials = Credentials::new("s".into(), Way::Child);
         let error = credentials.give("authorization", "hunter2").unwrap_err();
         assert_eq!(error.kind, Kind::Invalid);
         assert!(error.message.contains("\"s\"") && !error.message.contains("hunter2"));

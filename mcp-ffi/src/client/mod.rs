@@ -177,8 +177,9 @@ impl Client {
     /// How it stands with a server now.
     ///
     /// # Errors
-    /// [`Kind::UnknownServer`]; [`Kind::Config`] if its entry is not usable.
+    /// [`Kind::UnknownServer`]; [`Kind::Config`] if its entry is not usable; [`Kind::Closed`].
     pub fn server_status(&self, domain: &str, server: &str) -> Result<ServerStatus, Error> {
+        self.shared.check_open()?;
         let server = self.shared.servers().get(domain, server)?;
         Ok(server.status())
     }
@@ -188,6 +189,7 @@ impl Client {
     /// # Errors
     /// As for [`Client::server_status`].
     pub fn wake(&self, domain: &str, server: &str) -> Result<(), Error> {
+        self.shared.check_open()?;
         let server = self.shared.servers().get(domain, server)?;
         server.supervisor.wake();
         Ok(())

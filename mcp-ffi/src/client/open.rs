@@ -18,8 +18,14 @@ use mcp_transport::{
 use tokio::{sync::watch, time::Instant};
 
 use super::{
-    counted::CountedSession, credentials::Credentials, hearing::Host, leaving::Leaving,
-    link::Links, origin::Origin, queue::Lane, settings::Settings,
+    counted::CountedSession,
+    credentials::{self, Credentials},
+    hearing::Host,
+    leaving::Leaving,
+    link::Links,
+    origin::Origin,
+    queue::Lane,
+    settings::Settings,
 };
 
 /// How long what an attempt opened may take to go when the attempt was given up: it was never in use.
@@ -107,13 +113,14 @@ impl Opener {
             ),
             Connection::Host(host) => Way::Host(host),
         };
-        let http = match &way {
-            Way::Stdio(_) | Way::Host(_) => None,
-            Way::Http(_, client) => Some(client.clone()),
+        let shown = match &way {
+            Way::Stdio(_) => credentials::Way::Child,
+            Way::Http(_, client) => credentials::Way::Http(client.clone()),
+            Way::Host(_) => credentials::Way::Link,
         };
         Ok(Self {
             way,
-            credentials: Credentials::new(server, http),
+            credentials: Credentials::new(server, shown),
             settings: RwLock::new(Arc::new(settings)),
             backlog: Backlog::new(env.host.max_queued),
             env,

@@ -403,7 +403,7 @@ fn take_events(
             EventKind::RequestWithdrawn(_) => {
                 assert!(book.withdrawn.lock().unwrap().insert(event.id), "{event:?}");
             }
-            EventKind::Session(news) => book.sessions.lock().unwrap().push(news.session),
+            EventKind::Session(news) => book.sessions.lock().unwrap().push(news.session_id),
             EventKind::LinkOpen(link) => {
                 last_link += 1;
                 link.set_token(last_link);

@@ -273,3 +273,25 @@ fn a_link_that_flaps_is_parked_within_the_budget() {
     }
     assert_eq!(opened, 4);
 }
+
+#[test]
+fn a_link_that_wants_credentials_says_so_each_time_and_how_they_are_given() {
+    let client = client(brisk());
+    let vain = call(&client, "in vain");
+    asked_for(&client).closed(Some(Kind::Auth), "").unwrap();
+    assert_eq!(failed(&client, vain).kind, Kind::Auth);
+    let text = refused_as(client.set_header("", "server", "A", "b"), Kind::Invalid);
+    assert!(text.contains("link"), "{text}");
+    client.wake("", "server").unwrap();
+    let id = call(&client, "let in");
+    let link = asked_for(&client);
+    link.opened().unwrap();
+    assert_eq!(answered(&client, id), "let in");
+    link.closed(Some(Kind::Auth), "").unwrap();
+    call(&client, "out again");
+    asked_for(&client).closed(Some(Kind::Auth), "").unwrap();
+    let said = next(&client, |event| {
+        matches!(event.kind, EventKind::CredentialsNeeded(_))
+    });
+    assert!(said.kind.text().contains("wake"), "{said:?}");
+}
