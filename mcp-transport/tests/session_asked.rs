@@ -273,6 +273,28 @@ async fn the_end_of_the_session_withdraws_what_is_open() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_asks_without_end_and_does_not_read_is_kept_few_answers_for() {
+    let mut open = open_with(Offers::default(), None).await;
+    *open.fake.holds_back.lock().unwrap() = true;
+    let asks = |open: &Open, id: u64| {
+        open.fake.says(json!({"id": id, "method": "ping"}));
+        open.fake.says(json!({"id": id, "method": "roots/list"}));
+    };
+    for id in 0..5000 {
+        asks(&open, id);
+    }
+    let kept = open.fake.waiting.lock().unwrap().len() as u64;
+    assert!((1000..5000).contains(&kept), "{kept}");
+    assert_eq!(open.session.counters().unanswered, 10_000 - kept);
+    // When it reads, it is answered again.
+    open.fake.waiting.lock().unwrap().clear();
+    while open.sent.try_recv().is_ok() {}
+    asks(&open, 5000);
+    assert_eq!(open.answer()["result"], json!({}));
+    assert_eq!(open.answer()["error"]["code"], -32601);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_request_whose_id_is_longer_than_anybody_keeps_is_refused() {
     let mut open = open_with(all(), None).await;
     let id = "x".repeat(2000);

@@ -7,6 +7,7 @@ mod handshake;
 mod paging;
 mod request;
 mod router;
+mod unsent;
 
 use std::{
     fmt,

@@ -29,6 +29,7 @@ use super::{
     Handler, OnProgress,
     asked::{Admission, Open, ServerRequestId, Withdrawn},
     backlog::{Backlog, Held},
+    unsent::Unsent,
 };
 
 /// How many messages that are none are told in full in the log; the rest are only counted.
@@ -50,6 +51,8 @@ pub struct Counters {
     pub refused: u64,
     /// Requests of the server that bore the id of one that was open.
     pub duplicate: u64,
+    /// Requests of the server, pings among them, that were not even refused: too many answers waited for it to read.
+    pub unanswered: u64,
 }
 
 /// The session's side of a transport.
@@ -60,6 +63,8 @@ pub(super) struct Router {
     backlog: Backlog,
     /// What the server has asked.
     pub(super) open: Open,
+    /// What it was answered and has not read.
+    unsent: Unsent,
     last_id: AtomicU64,
     began: Instant,
     /// When the last message came, in nanoseconds from the beginning.
@@ -117,6 +122,7 @@ impl Router {
             handler,
             backlog,
             open,
+            unsent: Unsent::default(),
             last_id: AtomicU64::new(0),
             began: Instant::now(),
             heard: AtomicU64::new(0),
@@ -392,15 +398,19 @@ impl Router {
 
     /// The server asks. `ping` is answered always, and what the host takes is handed to it.
     fn asked(&self, id: &RawValue, method: &str, params: Bytes) {
+        if self.unsent.is_full() {
+            self.count(|c| &mut c.unanswered);
+            return;
+        }
         if method == "ping" {
-            self.reply(jsonrpc::empty_result(id));
+            self.reply_alone(jsonrpc::empty_result(id));
             return;
         }
         match self.open.admit(&self.me, id, method, params) {
             Admission::Open(request) => self.handler.asked(request),
             Admission::Refused(code, message) => {
                 self.count(|c| &mut c.refused);
-                self.reply(jsonrpc::error(id, code, message));
+                self.reply_alone(jsonrpc::error(id, code, message));
             }
             Admission::Dropped => {
                 self.count(|c| &mut c.duplicate);
@@ -426,8 +436,17 @@ impl Router {
         }
     }
 
-    /// Sends an answer to the server.
+    /// Sends an answer of which the host knows nothing.
+    fn reply_alone(&self, bytes: Bytes) {
+        self.send(self.unsent.ours(bytes));
+    }
+
+    /// Sends an answer of the host's to the server.
     pub(super) fn reply(&self, bytes: Bytes) {
+        self.send(self.unsent.of_host(bytes));
+    }
+
+    fn send(&self, bytes: Bytes) {
         if let Some(transport) = self.transport.upgrade() {
             transport.send(Outgoing {
                 bytes,

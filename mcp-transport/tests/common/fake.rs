@@ -22,8 +22,10 @@ use tokio::sync::mpsc;
 pub struct Fake {
     pub receiver: Mutex<Option<Arc<dyn Receiver>>>,
     pub sent: Mutex<Option<mpsc::UnboundedSender<Value>>>,
-    /// Whether a request counts as written when it is sent.
+    /// Whether what is sent stays unwritten.
     pub holds_back: Mutex<bool>,
+    /// What stayed so.
+    pub waiting: Mutex<Vec<Outgoing>>,
     /// A request that turns out to be on the wire when the transport is told to close.
     pub slips_out: Mutex<Option<RequestId>>,
     pub abandoned: Mutex<Vec<RequestId>>,
@@ -81,6 +83,9 @@ impl Transport for Fake {
         let value = serde_json::from_slice(&message.bytes).unwrap();
         if let Some(sent) = &*self.sent.lock().unwrap() {
             let _ = sent.send(value);
+        }
+        if holds_back {
+            self.waiting.lock().unwrap().push(message);
         }
     }
     fn negotiated(&self, revision: Revision) {
