@@ -44,7 +44,7 @@ pub(super) enum Stop {
 }
 
 impl Stop {
-    fn error(self, outcome: Outcome) -> Error {
+    pub(super) fn error(self, outcome: Outcome) -> Error {
         match self {
             Self::Canceled => Error::new(Kind::Canceled, "the call was cancelled"),
             Self::SessionClosed => Error::new(Kind::Closed, "its session was closed"),
@@ -83,6 +83,14 @@ impl Voice {
         drop(before);
     }
 
+    /// The last word; of several the first counts.
+    pub(super) fn end(&self, result: Result<Answer, Error>) {
+        self.say(match result {
+            Ok(answer) => EventKind::Result(answer),
+            Err(error) => EventKind::Error(error),
+        });
+    }
+
     /// Gives the event that made way for it.
     fn put(&self, kind: EventKind) -> Option<Event> {
         let event = Event {
@@ -116,16 +124,13 @@ pub(super) struct Ticket {
 
 impl Ticket {
     pub(super) fn complete(mut self, result: Result<Answer, Error>) {
-        self.finish(match result {
-            Ok(answer) => EventKind::Result(answer),
-            Err(error) => EventKind::Error(error),
-        });
+        self.finish(result);
     }
 
-    fn finish(&mut self, kind: EventKind) {
+    fn finish(&mut self, result: Result<Answer, Error>) {
         self.completed = true;
         // The completion is in the queue before the call is off the list: a closing client waits for the list.
-        self.voice.say(kind);
+        self.voice.end(result);
         self.shared.calls.remove(self.voice.id);
     }
 
@@ -152,7 +157,7 @@ impl Drop for Ticket {
         } else {
             Error::new(Kind::Canceled, "the call was prepared and never started")
         };
-        self.finish(EventKind::Error(error));
+        self.finish(Err(error));
     }
 }
 

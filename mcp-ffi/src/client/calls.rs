@@ -8,8 +8,8 @@ use std::{
 use tokio::sync::{Notify, oneshot};
 
 use super::{
-    call::Stop,
-    error::{Error, Kind},
+    call::{Stop, Voice},
+    error::{Error, Kind, Outcome},
     ids::Ids,
     origin::Origin,
 };
@@ -38,6 +38,8 @@ struct InFlight {
     stop: Option<oneshot::Sender<Stop>>,
     /// Whose session it uses.
     origin: Origin,
+    /// By which it is ended if it was not started yet: its owner may never do that.
+    prepared: Option<Voice>,
 }
 
 impl Calls {
@@ -69,8 +71,40 @@ impl Calls {
         state.open += 1;
         let id = self.ids.next();
         let stop = Some(stop);
-        state.in_flight.insert(id, InFlight { stop, origin });
+        let call = InFlight {
+            stop,
+            origin,
+            prepared: None,
+        };
+        state.in_flight.insert(id, call);
         Ok((id, stopped))
+    }
+
+    /// A call was admitted and waits for its start.
+    pub(super) fn prepared(&self, voice: Voice) {
+        let closed = {
+            let mut state = self.state();
+            let closed = state.closed;
+            if let (false, Some(call)) = (closed, state.in_flight.get_mut(&voice.id)) {
+                call.prepared = Some(voice.clone());
+            }
+            closed
+        };
+        if closed {
+            self.end_prepared(&voice);
+        }
+    }
+
+    /// It starts, and ends by itself.
+    pub(super) fn started(&self, id: u64) {
+        if let Some(call) = self.state().in_flight.get_mut(&id) {
+            call.prepared = None;
+        }
+    }
+
+    fn end_prepared(&self, voice: &Voice) {
+        voice.end(Err(Stop::ClientClosed.error(Outcome::NotSent)));
+        self.remove(voice.id);
     }
 
     /// The completion of a call was taken.
@@ -114,12 +148,20 @@ impl Calls {
         }
     }
 
-    /// Admits no call any more, and asks all to end. `false` if that was done before.
+    /// Admits no call any more, asks all to end, and ends those that were not started. `false` if that was done before.
     pub(super) fn close(&self) -> bool {
         if std::mem::replace(&mut self.state().closed, true) {
             return false;
         }
         self.stop_those(Stop::ClientClosed, |_| true);
+        let prepared: Vec<_> = {
+            let mut state = self.state();
+            let calls = state.in_flight.values_mut();
+            calls.filter_map(|call| call.prepared.take()).collect()
+        };
+        for voice in &prepared {
+            self.end_prepared(voice);
+        }
         true
     }
 

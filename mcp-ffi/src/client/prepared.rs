@@ -54,10 +54,11 @@ impl PreparedCall {
         self.ticket.voice.id
     }
 
-    /// Lets it go. It ends with one event.
+    /// Lets it go. It ends with one event; if the client was closed meanwhile, it has ended.
     pub fn start(self) -> u64 {
         let id = self.id();
         let shared = self.ticket.shared.clone();
+        shared.calls.started(id);
         match self.work {
             Work::Request(call) => {
                 shared.runtime.spawn(call.run(self.ticket));

@@ -74,18 +74,20 @@ impl Shared {
         options: &CallOptions,
     ) -> Result<Ticket, Error> {
         let (id, stopped) = self.calls.admit(origin.clone())?;
+        let voice = Voice {
+            queue: self.queue.clone(),
+            lane: server.map_or(Lane::CLIENT, |server| server.lane),
+            backlog: server.map(|server| server.opener.backlog()),
+            id,
+            token: options.token,
+            origin,
+            context: options.context.clone(),
+            over: Arc::default(),
+        };
+        self.calls.prepared(voice.clone());
         Ok(Ticket {
             shared: self.clone(),
-            voice: Voice {
-                queue: self.queue.clone(),
-                lane: server.map_or(Lane::CLIENT, |server| server.lane),
-                backlog: server.map(|server| server.opener.backlog()),
-                id,
-                token: options.token,
-                origin,
-                context: options.context.clone(),
-                over: Arc::default(),
-            },
+            voice,
             stopped,
             begun: false,
             completed: false,

@@ -155,6 +155,30 @@ async fn a_client_may_be_dropped_inside_of_a_runtime() {
 }
 
 #[test]
+fn a_call_that_was_not_started_when_the_client_closes_has_ended_and_holds_up_no_end() {
+    let client = client(NO_PROGRAM);
+    let prepare = || {
+        let options = CallOptions::default();
+        let call = client.prepare_tool_call(&Scope::default(), "server", "any", "", options);
+        call.unwrap()
+    };
+    let (late, never) = (prepare(), prepare());
+    // Whoever waited for it would wait for ever.
+    client.close(Some(Duration::MAX));
+    let started = late.start();
+    let mut ended = Vec::new();
+    next(&client, |event| {
+        if let EventKind::Error(error) = &event.kind {
+            assert_eq!(error.kind, Kind::Closed);
+            ended.push(event.id);
+        }
+        matches!(event.kind, EventKind::Closed)
+    });
+    ended.sort_unstable();
+    assert_eq!(ended, [started, never.id()]);
+}
+
+#[test]
 fn a_close_may_take_as_long_as_time_is() {
     let options = ClientOptions {
         close_timeout: Duration::MAX,
