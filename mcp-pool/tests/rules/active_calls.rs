@@ -42,15 +42,14 @@ async fn pressure_evicts_the_idle_session_instead_of_the_one_with_a_call_in_flig
 async fn the_victim_is_the_one_least_recently_used_be_it_got_or_released() {
     let (pool, binding) = pool_of(3);
     let fakes = [Fake::new(), Fake::new(), Fake::new()];
-    let handles = [
-        get(&pool, &binding, "released", &fakes[0]).await,
-        get(&pool, &binding, "forgotten", &fakes[1]).await,
-        get(&pool, &binding, "got", &fakes[2]).await,
-    ];
-    get(&pool, &binding, "got", &fakes[2]).await;
-    call(&handles[0]).await.unwrap();
+    let [got, released, forgotten] = fakes.each_ref();
+    get(&pool, &binding, "got", got).await;
+    let handle = get(&pool, &binding, "released", released).await;
+    get(&pool, &binding, "forgotten", forgotten).await;
+    call(&handle).await.unwrap();
+    get(&pool, &binding, "got", got).await;
 
-    for (scope, victims) in [("x", [1].as_slice()), ("y", &[1, 2]), ("z", &[0, 1, 2])] {
+    for (scope, victims) in [("x", [2].as_slice()), ("y", &[1, 2]), ("z", &[0, 1, 2])] {
         get(&pool, &binding, scope, &Fake::new()).await;
         let closed: Vec<_> = (0..3).filter(|i| fakes[*i].closed.is_raised()).collect();
         assert_eq!(closed, victims);
@@ -209,6 +208,53 @@ async fn a_call_that_panics_releases_its_pin_and_keeps_the_session() {
         assert!(running.task.await.unwrap_err().is_panic());
     })
     .await;
+}
+
+/// A call as a client makes it, which evicts a session that a call found dead, and answers at once.
+async fn call_and_evict_the_dead(
+    pool: &Pool,
+    binding: &Binding,
+    ends: Ends,
+) -> Result<Answer, CallError> {
+    let scope = key("active");
+    let lease = pool.acquire(&scope, binding, never_opened).await.unwrap();
+    let id = lease.id();
+    let answer = Call::with(lease, ends).await.finish().await;
+    if answer == Err(CallError::Transport) {
+        drop(pool.evict(id));
+    }
+    answer
+}
+
+#[tokio::test]
+async fn a_transport_fault_retires_the_session_and_a_tool_or_protocol_error_does_not() {
+    let (pool, binding) = pool_of(1);
+    let (old, new) = (Fake::new(), Fake::new());
+    let id = get(&pool, &binding, "active", &old).await.id();
+    for ends in [Ends::ToolError, Ends::ProtocolError] {
+        call_and_evict_the_dead(&pool, &binding, ends).await.ok();
+        assert!(!old.retired.is_raised(), "{ends:?}");
+    }
+    let fault = call_and_evict_the_dead(&pool, &binding, Ends::TransportFault).await;
+    assert_eq!(fault, Err(CallError::Transport));
+    assert!(old.retired.is_raised());
+    assert_eq!(pool.len(), 0);
+    assert!(get(&pool, &binding, "active", &new).await.id() > id);
+}
+
+#[tokio::test]
+async fn an_eviction_that_fails_keeps_the_error_of_the_call() {
+    let (pool, binding) = pool_of(1);
+    // It panics when it is told to close, and its closing does not end.
+    let dead = Fake::slow_to_close();
+    get(&pool, &binding, "active", &dead).await;
+    dead.panics_when_told.raise();
+    let fault = call_and_evict_the_dead(&pool, &binding, Ends::TransportFault).await;
+    assert_eq!(fault, Err(CallError::Transport));
+    assert!(dead.retired.is_raised());
+    let new = Fake::new();
+    let lease = pool.acquire(&key("active"), &binding, new.opener()).await;
+    assert!(lease.unwrap().session().is(&new));
 }
 
 #[tokio::test]

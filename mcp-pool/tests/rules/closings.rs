@@ -126,14 +126,36 @@ async fn a_close_that_is_not_awaited_closes_all_the_same() {
 }
 
 #[tokio::test]
+async fn a_close_that_is_cancelled_halfway_still_tells_and_closes_the_rest() {
+    let (pool, binding) = pool_with(Limits {
+        closings: 1,
+        ..Limits::default()
+    });
+    let (first, rest) = (Fake::slow_to_close(), [Fake::new(), Fake::new()]);
+    open(&pool, &binding, &key("first"), &first).await;
+    for (scope, fake) in ["a", "b"].into_iter().zip(&rest) {
+        open(&pool, &binding, &key(scope), fake).await;
+    }
+    let closing = tokio::spawn(async move { pool.close_all().await });
+    first.closing.wait().await;
+    closing.abort();
+    assert!(closing.await.unwrap_err().is_cancelled());
+    assert!(rest.iter().all(|fake| fake.retired.is_raised()));
+    assert!(rest.iter().all(|fake| !fake.closing.is_raised()));
+    first.may_close.raise();
+    for fake in &rest {
+        fake.closed.wait().await;
+    }
+}
+
+#[tokio::test]
 async fn a_session_that_panics_when_told_does_not_keep_the_others_from_being_told() {
     let (pool, binding) = pool_of(4);
     let fakes = [Fake::new(), Fake::new(), Fake::new()];
     for (scope, fake) in ["a", "b", "c"].into_iter().zip(&fakes) {
         open(&pool, &binding, &key(scope), fake).await;
     }
-    // This double takes it as a fault to be told twice.
-    fakes[0].retired.raise();
+    fakes[0].panics_when_told.raise();
     pool.close_all().await;
     assert!(fakes.iter().all(|fake| fake.closed.is_raised()));
 }

@@ -94,6 +94,8 @@ pub(crate) struct Inner {
     pub(crate) given_up: Flag,
     /// The opener may go on.
     pub(crate) may_open: Flag,
+    /// It panics when it is told to close.
+    pub(crate) panics_when_told: Flag,
     pub(crate) retired: Flag,
     /// The closing had its turn.
     pub(crate) closing: Flag,
@@ -119,6 +121,7 @@ impl Fake {
             opening: Flag::lowered(),
             given_up: Flag::lowered(),
             may_open,
+            panics_when_told: Flag::lowered(),
             retired: Flag::lowered(),
             closing: Flag::lowered(),
             may_close,
@@ -195,6 +198,7 @@ impl Session for Fake {
     fn retire(&self) {
         assert!(!self.retired.is_raised(), "a session is told once");
         self.retired.raise();
+        assert!(!self.panics_when_told.is_raised(), "as the test wants it");
     }
 
     async fn closed(&self) {
@@ -232,6 +236,7 @@ pub(crate) enum Ends {
     Well,
     ToolError,
     ProtocolError,
+    TransportFault,
     Panic,
     /// Not at all: only its deadline ends it.
     Never,
@@ -243,6 +248,7 @@ pub(crate) enum CallError {
     NotBegun(BeginError),
     Closed,
     Protocol,
+    Transport,
     Timeout,
 }
 
@@ -308,6 +314,7 @@ async fn run(
         released = tokio::time::timeout(deadline, released) => match (released, ends) {
             (Err(_), _) => Err(CallError::Timeout),
             (Ok(()), Ends::ProtocolError) => Err(CallError::Protocol),
+            (Ok(()), Ends::TransportFault) => Err(CallError::Transport),
             (Ok(()), Ends::Panic) => panic!("the call panics, as the test wants it to"),
             (Ok(()), ends) => Ok(Answer { is_error: ends == Ends::ToolError }),
         },

@@ -184,26 +184,34 @@ async fn whoever_waits_for_a_slot_has_it_in_order_of_arrival() {
         wait: Some(MINUTE),
         ..limits(1)
     });
-    let (busy, first, second) = (Fake::new(), Fake::new(), Fake::new());
+    let other = pool.ensure_binding(&"deployment", &"other", 1u64);
+    let busy = Fake::new();
     let lease = pool.acquire(&key("busy"), &binding, busy.opener()).await;
-    let lease = lease.unwrap();
-    let wait = |scope: &'static str, fake: &Fake| {
-        let (pool, open) = (pool.clone(), fake.opener());
-        tokio::spawn(async move { pool.acquire(&key(scope), &binding, open).await })
-    };
-    let first_waits = wait("first", &first);
-    until(|| pool.counters().waiting == 1).await;
-    let second_waits = wait("second", &second);
-    until(|| pool.counters().waiting == 2).await;
-    assert_eq!((first.opened(), second.opened()), (0, 0));
-    drop(lease);
-    let lease = first_waits.await.unwrap().unwrap();
-    assert!(lease.session().is(&first));
+    let mut lease = lease.unwrap();
+    // Some of one server, some of another: it is one order.
+    let waiting = [
+        (binding, key("first")),
+        (other, mcp_pool::Key::new("deployment", "other", "second")),
+        (other, mcp_pool::Key::new("deployment", "other", "third")),
+        (binding, key("fourth")),
+    ];
+    let fakes = waiting.each_ref().map(|_| Fake::new());
+    let mut users = Vec::new();
+    for ((binding, key), fake) in waiting.into_iter().zip(&fakes) {
+        let (waits, open) = (pool.clone(), fake.opener());
+        users.push(tokio::spawn(async move {
+            waits.acquire(&key, &binding, open).await
+        }));
+        until(|| pool.counters().waiting == users.len()).await;
+    }
+    let opened = || fakes.each_ref().map(Fake::opened);
+    for (place, user) in users.into_iter().enumerate() {
+        assert_eq!(opened().iter().sum::<usize>(), place);
+        drop(lease);
+        lease = user.await.unwrap().unwrap();
+        assert!(lease.session().is(&fakes[place]));
+    }
     assert!(busy.closed.is_raised());
-    assert_eq!(second.opened(), 0);
-    drop(lease);
-    let lease = second_waits.await.unwrap().unwrap();
-    assert!(lease.session().is(&second));
 }
 
 #[tokio::test(start_paused = true)]
@@ -227,21 +235,37 @@ async fn whoever_waited_for_a_slot_in_vain_is_refused_at_the_deadline() {
 }
 
 #[tokio::test]
-async fn a_newcomer_does_not_overtake_those_who_wait() {
+async fn a_newcomer_does_not_overtake_those_who_wait_also_where_a_session_is_idle() {
     let (pool, binding) = pool_with(limits(1));
-    let (busy, patient) = (Fake::new(), Fake::slow_to_open());
+    let patient = pool.waiting(Some(MINUTE));
+    let (busy, first, second) = (Fake::new(), Fake::slow_to_open(), Fake::new());
     let lease = pool.acquire(&key("busy"), &binding, busy.opener()).await;
-    let waits = tokio::spawn({
-        let (pool, open) = (pool.waiting(Some(MINUTE)), patient.opener());
-        async move { pool.acquire(&key("patient"), &binding, open).await }
-    });
+    let wait = |scope, fake: &Fake| {
+        let (pool, open) = (patient.clone(), fake.opener());
+        tokio::spawn(async move { pool.acquire(&key(scope), &binding, open).await })
+    };
+    let first_waits = wait("first", &first);
     until(|| pool.counters().waiting == 1).await;
-    let refused = pool.acquire(&key("hasty"), &binding, never_opened).await;
-    assert!(matches!(refused, Err(AcquireError::Capacity { .. })));
+    let second_waits = wait("second", &second);
+    until(|| pool.counters().waiting == 2).await;
     drop(lease);
-    patient.opening.wait().await;
-    patient.may_open.raise();
-    assert!(waits.await.unwrap().unwrap().session().is(&patient));
+    first.opening.wait().await;
+
+    // The first one opens for the slot of the one that is idle now; the second one still waits.
+    assert_eq!((pool.counters().busy, pool.counters().waiting), (0, 1));
+    let hasty = pool.acquire(&key("hasty"), &binding, never_opened).await;
+    assert!(matches!(hasty, Err(AcquireError::Capacity { .. })));
+    let late = Fake::new();
+    let late_waits = wait("late", &late);
+    until(|| pool.counters().waiting == 2).await;
+
+    first.may_open.raise();
+    drop(first_waits.await.unwrap().unwrap());
+    let lease = second_waits.await.unwrap().unwrap();
+    assert!(lease.session().is(&second));
+    assert_eq!(late.opened(), 0);
+    drop(lease);
+    assert!(late_waits.await.unwrap().unwrap().session().is(&late));
 }
 
 #[tokio::test]
