@@ -7,12 +7,20 @@
 //! ```
 //! # use std::convert::Infallible;
 //! # use mcp_pool::{Key, Limits, Pool, Session};
-//! # #[derive(Clone)] struct Browser;
+//! # struct Process;
+//! # impl Process { fn hang_up(&self) {} async fn ended(&self) {} }
 //! # impl Browser {
-//! #     async fn open() -> Result<Self, Infallible> { Ok(Self) }
+//! #     async fn open() -> Result<Self, Infallible> { Ok(Self(Process.into())) }
 //! #     async fn visit(&self, _: &str) {}
 //! # }
-//! # impl Session for Browser { fn retire(&self) {} async fn closed(&self) {} }
+//! #[derive(Clone)]
+//! struct Browser(std::sync::Arc<Process>);
+//!
+//! impl Session for Browser {
+//!     fn retire(&self) { self.0.hang_up() } // calls in flight end now
+//!     async fn closed(&self) { self.0.ended().await }
+//! }
+//!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), mcp_pool::AcquireError<Infallible>> {
 //! let pool: Pool<Key, Browser, Infallible> = Pool::new(Limits { capacity: 64, ..Limits::default() });
@@ -28,6 +36,32 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # In use
+//!
+//! | to | there is |
+//! | --- | --- |
+//! | say what a session is | [`Session`]: how it is told to close, and when it is closed. Its clones are the same session, as those of an `Arc` |
+//! | say what it is pooled under | [`Key`], or a type of your own that is a [`PoolKey`] |
+//! | say which configuration counts | [`ensure_binding`](Pool::ensure_binding) for one server, [`reconcile_bindings`](Pool::reconcile_bindings) for all of a domain; who only uses it asks for the [`binding`](Pool::binding) |
+//! | make a call | [`acquire`](Pool::acquire), and keep the [`Lease`] as long as the call runs |
+//! | keep a session at hand that need not stay | [`get`](Pool::get), and [`begin`](Handle::begin) for each call on its [`Handle`]: a lease, or [`Detached`] where the session is no longer pooled, and then the call has not reached it |
+//! | say that a session is dead | [`evict`](Pool::evict) with the lease's [`id`](Lease::id): after a fault of the connection, not after an error or a timeout of one call |
+//! | end a conversation, a server, a domain or everything | `close_…` at once, `drain_…` when the calls ended that run. It happens whether or not the [`Closing`] is awaited |
+//! | open ahead of need, in free slots only | [`warm_up`](Pool::warm_up) |
+//! | see how it stands, or hear what happens | [`counters`](Pool::counters), [`snapshot`](Pool::snapshot); an observer of [`observed`](Pool::observed) |
+//! | end the pool | [`shutdown`](Pool::shutdown), or drop it |
+//!
+//! Any of its futures may be dropped at any time. Whatever [`acquire`](Pool::acquire) refuses has not reached a session:
+//!
+//! | error | what to do |
+//! | --- | --- |
+//! | [`Capacity`](AcquireError::Capacity), [`ServerCapacity`](AcquireError::ServerCapacity), [`Saturated`](AcquireError::Saturated) | try again when a call has ended; or set [`wait`](Limits::wait), and the pool waits for that |
+//! | [`Open`](AcquireError::Open), [`Panicked`](AcquireError::Panicked) | that is the opener's to say: the pool never tries again by itself |
+//! | [`Stale`](AcquireError::Stale) | ask for the binding again: the configuration changed, or the server was removed |
+//! | [`Closed`](AcquireError::Closed) | nothing: somebody closed what you asked for, or shut the pool down |
+//!
+//! `examples/rmcp_sessions.rs` pools the sessions of another MCP library, one for each conversation.
 //!
 //! # The rules
 //!
@@ -53,19 +87,13 @@
 //!
 //! None of these is set unless you set it.
 //!
-//! | limit | then |
+//! | limit | what it does |
 //! | --- | --- |
 //! | [`idle_ttl`](Limits::idle_ttl) | a session is closed that was not promoted, got or released for so long; one stamp orders this and who has to make room; a call, however long, is never cut |
 //! | [`max_lifetime`](Limits::max_lifetime) | a session that lived for so long is closed if it is idle, else drained without a limit |
 //! | [`sessions_per_server`](Limits::sessions_per_server) | a server with so many sessions makes room with its own idle ones only, or refuses with [`ServerCapacity`](AcquireError::ServerCapacity) |
 //! | [`calls_per_session`](Limits::calls_per_session) | a session with so many calls in flight begins no other: [`Saturated`](AcquireError::Saturated) |
 //! | [`wait`](Limits::wait) | whoever would be refused for want of room waits for it instead, at most so long, in order of arrival among those whom a freed slot can serve; newcomers do not overtake them. What was opened for a slot that idle sessions' own scopes took up again meanwhile is refused all the same |
-//!
-//! [`warm_up`](Pool::warm_up) opens ahead of need, in free slots only. [`counters`](Pool::counters) and
-//! [`snapshot`](Pool::snapshot) tell how the pool stands, an [observer](Pool::observed) hears what happens.
-//!
-//! A [`Handle`] names a session without keeping it: [`begin`](Handle::begin) makes a lease of it, or says
-//! [`Detached`] where the session is no longer pooled, and then the call has not reached it.
 //!
 //! # Inside
 //!

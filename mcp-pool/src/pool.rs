@@ -35,14 +35,14 @@ pub trait Session: Clone + Send + Sync + 'static {
 /// The bounds of a pool.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// How many live sessions there may be, over all domains.
+    /// How many live sessions there may be, over all domains. 256 by default.
     pub capacity: usize,
-    /// How many sessions are opened at a time, at least 1; further openings wait in order.
+    /// How many sessions are opened at a time, at least 1; further openings wait in order. 16 by default.
     pub openings: usize,
-    /// How many sessions are closed at a time, at least 1; further closings wait in order.
+    /// How many sessions are closed at a time, at least 1; further closings wait in order. 32 by default.
     pub closings: usize,
     /// How long one closing may take from when its turn came, and how long a new session waits for the one whose slot
-    /// it took. To be longer than what a session needs that closes by force.
+    /// it took. To be longer than what a session needs that closes by force. 5 seconds by default.
     pub close_limit: Duration,
     /// How many live sessions one server of one domain may have. Where it has all of them, only its own idle sessions
     /// make room for its new ones. `None`, the default, is no cap.
