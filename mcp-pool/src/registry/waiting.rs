@@ -56,6 +56,10 @@ impl<K: PoolKey, O, S> Registry<K, O, S> {
         }
         let refusal = self.has_room(self.nodes[slot].binding).err();
         self.tally.refused += 1;
+        if self.observed {
+            let key = self.nodes[slot].key.clone();
+            self.tell(|| Event::Refused { key });
+        }
         Some(refusal.unwrap_or_else(|| Refusal::Full(self.full())))
     }
 
