@@ -92,6 +92,29 @@ pub enum Envelope<'a> {
     Batch,
 }
 
+/// An answer to a request of ours, cut out of its message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Answer {
+    /// The request.
+    pub id: RequestId,
+    /// The result, or the error object, as raw JSON.
+    pub outcome: Result<Bytes, Bytes>,
+    /// The whole message, which stays in memory as long as any part of it.
+    pub message: Bytes,
+}
+
+impl Answer {
+    /// Cuts it out without a copy. `outcome` points into the message.
+    pub(crate) fn cut(message: &Bytes, id: RequestId, outcome: Result<&[u8], &[u8]>) -> Self {
+        let cut = |part| slice(message, part);
+        Self {
+            id,
+            outcome: outcome.map(cut).map_err(cut),
+            message: message.clone(),
+        }
+    }
+}
+
 /// Why something is no JSON-RPC message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]

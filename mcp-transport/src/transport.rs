@@ -5,7 +5,11 @@ use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 use bytes::Bytes;
 use tokio::time::Instant;
 
-use crate::{error::Error, jsonrpc::RequestId, revision::Revision};
+use crate::{
+    error::Error,
+    jsonrpc::{Answer, RequestId},
+    revision::Revision,
+};
 
 /// A future that is boxed because [`Transport`] is used as an object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -21,12 +25,14 @@ pub struct Outgoing {
 
 /// What a transport tells its session.
 ///
-/// For each request that was sent: any number of `Message`s, then it is settled by its answer (a `Message`),
-/// by `Failed`, or by `Ended`. `Ended` is the last thing a transport ever says.
+/// For each request that was sent: any number of `Message`s, then it is settled by its answer (a `Message`
+/// or an `Answer`), by `Failed`, or by `Ended`. `Ended` is the last thing a transport ever says.
 #[derive(Debug)]
 pub enum Incoming {
     /// One JSON-RPC message, the bytes that came.
     Message(Bytes),
+    /// One that answers a request, where the transport had to read it to know which: so nobody reads it again.
+    Answer(Answer),
     /// The last byte of this request was written: from here on the server may run it.
     Written(RequestId),
     /// This request failed alone; the connection goes on.

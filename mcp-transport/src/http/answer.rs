@@ -71,8 +71,6 @@ struct Shape<'a> {
     #[serde(borrow, default)]
     method: Option<std::borrow::Cow<'a, str>>,
     #[serde(borrow, default)]
-    result: Option<&'a RawValue>,
-    #[serde(borrow, default)]
     error: Option<&'a RawValue>,
 }
 
@@ -91,11 +89,6 @@ fn shape(message: &[u8]) -> Option<Shape<'_>> {
 /// The method of a request or notification.
 pub(super) fn method(message: &[u8]) -> Option<String> {
     Some(shape(message)?.method?.into_owned())
-}
-
-/// Whether a response carries a result and no error.
-pub(super) fn is_result(message: &[u8]) -> bool {
-    shape(message).is_some_and(|shape| shape.result.is_some() && shape.error.is_none())
 }
 
 /// The error that a message carries.

@@ -31,6 +31,10 @@ use super::{
 };
 use crate::error::{Error, ErrorKind, Outcome};
 
+/// How much of an answer is read at once, at most. What is larger than the processor's cache, or so large that the
+/// allocator maps it anew each time, costs more than the system calls it saves; and an idle connection keeps it.
+const READ: usize = 64 << 10;
+
 /// How many redirects one request follows.
 const REDIRECTS: usize = 4;
 
@@ -80,6 +84,7 @@ impl HttpClient {
                 .timer(TokioTimer::new())
                 .pool_timer(TokioTimer::new())
                 .pool_idle_timeout(idle::LONGEST)
+                .http1_max_buf_size(READ)
                 .build(connector.clone())
         };
         Self {

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     error::{Cause, Error, ErrorKind, Outcome},
-    jsonrpc::{self, RequestId},
+    jsonrpc::{self, Envelope, RequestId},
     sse::Event,
     transport::Incoming,
 };
@@ -70,7 +70,7 @@ impl Exchange {
             while gate.changed().await.is_ok() {}
         }
         match self.shared.endpoint() {
-            Some(endpoint) => self.run_legacy(&endpoint).await,
+            Some(endpoint) => Box::pin(self.run_legacy(&endpoint)).await,
             None => self.run_streamable().await,
         }
     }
@@ -93,7 +93,7 @@ impl Exchange {
         self.opens = None;
         let (head, body) = response.into_parts();
         if !head.status.is_success() {
-            return self.refused(&head, body, had_session).await;
+            return Box::pin(self.refused(&head, body, had_session)).await;
         }
         if had_session && self.request.is_some() {
             let method = || answer::method(&self.message);
@@ -101,8 +101,10 @@ impl Exchange {
         }
         let payload = |body| Payload::new(&head.headers, body);
         match answer::form(&head.headers) {
-            Form::Events if self.request.is_some() => self.read_events(&head, body, asked).await,
-            Form::Events => self.read_aside(&head, body).await,
+            Form::Events if self.request.is_some() => {
+                Box::pin(self.read_events(&head, body, asked)).await;
+            }
+            Form::Events => Box::pin(self.read_aside(&head, body)).await,
             Form::Json if self.request.is_some() => {
                 self.read_json(&head, payload(body), had_session).await;
             }
@@ -413,22 +415,26 @@ impl Exchange {
 
     /// Delivers one message that came. `session` is the id that the answer's head gave.
     fn take(&mut self, message: Bytes, session: Option<&HeaderValue>) {
-        match jsonrpc::settles(&message) {
-            Some(id) => {
+        match jsonrpc::parse(&message) {
+            Ok(Envelope::Response {
+                id: Some(id),
+                outcome,
+            }) => {
                 if self.request == Some(id) && !self.settled {
-                    if self.role == Role::Initialize && answer::is_result(&message) {
+                    if self.role == Role::Initialize && outcome.is_ok() {
                         self.shared.opened(session);
                     }
                     if !self.settle(id) {
                         return;
                     }
                 }
+                let answer = jsonrpc::Answer::cut(&message, id, outcome);
+                self.shared.tell(Incoming::Answer(answer));
+            }
+            Ok(Envelope::Request { .. } | Envelope::Notification { .. }) => {
                 self.shared.tell(Incoming::Message(message));
             }
-            None if answer::method(&message).is_some() => {
-                self.shared.tell(Incoming::Message(message));
-            }
-            None => tracing::debug!(
+            Ok(Envelope::Response { id: None, .. } | Envelope::Batch) | Err(_) => tracing::debug!(
                 origin = self.shared.config.origin(),
                 bytes = message.len(),
                 "what came is no message of a server, and no answer to a request of ours"

@@ -71,7 +71,7 @@ impl Ping {
         loop {
             match self.told.recv().await.expect("the transport is held") {
                 Incoming::Written(_) => {}
-                Incoming::Message(_) => return Ok(()),
+                Incoming::Message(_) | Incoming::Answer(_) => return Ok(()),
                 Incoming::Failed(_, error) | Incoming::Ended(error) => return Err(error),
             }
         }

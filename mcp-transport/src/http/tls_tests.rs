@@ -134,7 +134,7 @@ async fn https_carries_a_request_over_http_1() {
         .expect("a client");
     stream.flush().await.expect("a client");
     assert!(matches!(scene.next().await, Incoming::Written(_)));
-    assert!(matches!(scene.next().await, Incoming::Message(answer) if answer == ANSWER));
+    assert!(matches!(scene.next().await, Incoming::Answer(answer) if answer.message == ANSWER));
 }
 
 #[tokio::test]
@@ -149,7 +149,7 @@ async fn https_carries_a_request_over_http_2() {
     stream.write_all(&answer).await.expect("a client");
     stream.flush().await.expect("a client");
     assert!(matches!(scene.next().await, Incoming::Written(_)));
-    assert!(matches!(scene.next().await, Incoming::Message(answer) if answer == ANSWER));
+    assert!(matches!(scene.next().await, Incoming::Answer(answer) if answer.message == ANSWER));
 }
 
 #[tokio::test]

@@ -139,7 +139,7 @@ mod tests {
     impl Receiver for Rash {
         fn receive(&self, incoming: Incoming) {
             let word = match &incoming {
-                Incoming::Message(_) => "message",
+                Incoming::Message(_) | Incoming::Answer(_) => "message",
                 Incoming::Written(_) => "written",
                 Incoming::Failed(..) => "failed",
                 Incoming::Ended(_) => "ended",

@@ -15,13 +15,13 @@ use crate::{
     transport::Outgoing,
 };
 
-use super::{Link, RequestOptions, router::Answer};
+use super::{Link, RequestOptions, router::Ended};
 
 /// A request that was handed to the transport and has not ended. Dropped, it is cancelled.
 pub struct Request {
     link: Arc<Link>,
     id: RequestId,
-    answer: oneshot::Receiver<Answer>,
+    answer: oneshot::Receiver<Ended>,
     begun: Instant,
     deadline: Option<Instant>,
     idle: Option<Duration>,
@@ -118,7 +118,7 @@ impl Request {
         }
     }
 
-    fn end(&mut self, answer: Result<Answer, oneshot::error::RecvError>) -> Result<Bytes, Error> {
+    fn end(&mut self, answer: Result<Ended, oneshot::error::RecvError>) -> Result<Bytes, Error> {
         self.over = true;
         let answer = answer.unwrap_or_else(|_| {
             let error = Error::new(ErrorKind::Internal, "the request was forgotten");

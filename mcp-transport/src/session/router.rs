@@ -20,7 +20,7 @@ use tracing::{debug, warn};
 
 use crate::{
     error::{Error, ErrorKind, Outcome, RpcError},
-    jsonrpc::{self, Envelope, RequestId},
+    jsonrpc::{self, Answer, Envelope, RequestId},
     text,
     transport::{Incoming, Outgoing, Receiver, Transport},
 };
@@ -84,11 +84,11 @@ struct Waiting {
 }
 
 /// How a request ended. A result counts as undelivered until it is taken out of here.
-pub(super) type Answer = Result<(Bytes, Held), Error>;
+pub(super) type Ended = Result<(Bytes, Held), Error>;
 
 /// A request that waits for its answer.
 struct Expected {
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<Ended>,
     on_progress: Option<Arc<OnProgress>>,
     last_sign: Instant,
     written: bool,
@@ -163,7 +163,7 @@ impl Router {
         id: RequestId,
         now: Instant,
         on_progress: Option<OnProgress>,
-    ) -> Result<oneshot::Receiver<Answer>, Error> {
+    ) -> Result<oneshot::Receiver<Ended>, Error> {
         let (answer, receiver) = oneshot::channel();
         let expected = Expected {
             answer,
@@ -192,6 +192,11 @@ impl Router {
     /// When the last message came, or it began.
     pub(super) fn heard(&self) -> Instant {
         self.began + Duration::from_nanos(self.heard.load(Ordering::Relaxed))
+    }
+
+    fn note_life(&self) {
+        let heard = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.heard.store(heard, Ordering::Relaxed);
     }
 
     /// When the request was sent or last made progress.
@@ -327,7 +332,11 @@ impl Router {
 
     fn route(&self, message: &Bytes, envelope: Envelope<'_>) {
         match envelope {
-            Envelope::Response { id, outcome } => self.response(message, id, outcome),
+            Envelope::Response { id: None, .. } => self.unwanted(None),
+            Envelope::Response {
+                id: Some(id),
+                outcome,
+            } => self.answer(Answer::cut(message, id, outcome)),
             Envelope::Notification { method, params } => {
                 let params = params.map_or_else(Bytes::new, |p| jsonrpc::slice(message, p));
                 match &*method {
@@ -347,23 +356,18 @@ impl Router {
         }
     }
 
-    fn response(&self, message: &Bytes, id: Option<RequestId>, outcome: Result<&[u8], &[u8]>) {
-        let expected = id.and_then(|id| self.waiting().requests.remove(&id));
+    fn answer(&self, answer: Answer) {
+        let expected = self.waiting().requests.remove(&answer.id);
         let Some(expected) = expected else {
-            self.unwanted(id);
+            self.unwanted(Some(answer.id));
             return;
         };
-        let answer = match outcome {
-            Ok(result) => {
-                let result = jsonrpc::slice(message, result);
-                // The whole message stays as long as the result does.
-                Ok((result, self.backlog.hold(message.len())))
-            }
-            Err(error) => Err(server_error(jsonrpc::slice(message, error), |said| {
-                self.redacted(said)
-            })),
+        let given = match answer.outcome {
+            // The whole message stays as long as the result does.
+            Ok(result) => Ok((result, self.backlog.hold(answer.message.len()))),
+            Err(error) => Err(server_error(error, |said| self.redacted(said))),
         };
-        let _ = expected.answer.send(answer);
+        let _ = expected.answer.send(given);
     }
 
     fn unwanted(&self, id: Option<RequestId>) {
@@ -460,9 +464,12 @@ impl Receiver for Router {
     fn receive(&self, incoming: Incoming) {
         match incoming {
             Incoming::Message(message) => {
-                let heard = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-                self.heard.store(heard, Ordering::Relaxed);
+                self.note_life();
                 self.message(message);
+            }
+            Incoming::Answer(answer) => {
+                self.note_life();
+                self.answer(answer);
             }
             Incoming::Written(id) => {
                 if let Some(expected) = self.waiting().requests.get_mut(&id) {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use mcp_transport::{
     error::{Error, ErrorKind},
     http::{HttpClient, HttpConfig, HttpTransport},
-    jsonrpc::RequestId,
+    jsonrpc::{Answer, RequestId},
     revision::Revision,
     transport::{Incoming, Outgoing, Receiver, Transport},
 };
@@ -351,7 +351,7 @@ impl Client {
     /// The next message.
     pub(crate) async fn message(&mut self) -> String {
         match self.next().await {
-            Incoming::Message(message) => {
+            Incoming::Message(message) | Incoming::Answer(Answer { message, .. }) => {
                 String::from_utf8(message.to_vec()).expect("a text message")
             }
             other => panic!("told {other:?} where a message was due"),
