@@ -48,6 +48,7 @@ mod standing;
 mod takes;
 mod tool_call;
 mod tools;
+mod turn;
 mod waiting;
 
 use std::{

@@ -8,11 +8,13 @@ use std::{
     io,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
+    time::Instant,
 };
 
 use mcp_transport::stdio::{SigpipeOff, with_signals_blocked};
 use tokio::{runtime::Runtime, sync::Notify};
 
+use super::turn::{Next, Turn, Wait};
 use crate::sys;
 
 /// The name of the background thread.
@@ -21,30 +23,25 @@ const THREAD: &str = "mcpconn";
 #[derive(Debug)]
 pub(super) struct Driver {
     runtime: Option<Arc<Runtime>>,
-    turn: Arc<Turn>,
+    turns: Arc<Turns>,
     background: Option<thread::JoinHandle<()>>,
 }
 
-/// Whose turn it is to drive.
-#[derive(Debug, Default)]
-struct Turn {
-    state: Mutex<TurnState>,
-    changed: Condvar,
+/// Where the two meet.
+#[derive(Debug)]
+struct Turns {
+    turn: Mutex<Turn<Instant>>,
+    /// Wakes the background thread.
+    go: Condvar,
+    /// Wakes the waiter, once the background thread has left the runtime.
+    free: Condvar,
     /// Calls the background thread out of the runtime.
     leave: Notify,
 }
 
-#[derive(Debug, Default)]
-struct TurnState {
-    waiter: bool,
-    /// The background thread is inside the runtime.
-    background: bool,
-    stopped: bool,
-}
-
-impl Turn {
-    fn state(&self) -> MutexGuard<'_, TurnState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+impl Turns {
+    fn turn(&self) -> MutexGuard<'_, Turn<Instant>> {
+        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -57,16 +54,21 @@ impl Driver {
                 .on_thread_start(sys::block_all_signals)
                 .build()?,
         );
-        let turn = Arc::new(Turn::default());
+        let turns = Arc::new(Turns {
+            turn: Mutex::new(Turn::new()),
+            go: Condvar::new(),
+            free: Condvar::new(),
+            leave: Notify::new(),
+        });
         let background = with_signals_blocked(|| {
-            let (runtime, turn) = (runtime.clone(), turn.clone());
+            let (runtime, turns) = (runtime.clone(), turns.clone());
             thread::Builder::new()
                 .name(THREAD.into())
-                .spawn(move || drive_in_background(&runtime, &turn))
+                .spawn(move || drive_in_background(&runtime, &turns))
         })?;
         Ok(Self {
             runtime: Some(runtime),
-            turn,
+            turns,
             background: Some(background),
         })
     }
@@ -83,7 +85,7 @@ impl Driver {
 
     /// Drives the runtime on this thread until the future is done. `None` if somebody else waits already.
     pub(super) fn wait<F: Future>(&self, until: F) -> Option<F::Output> {
-        let turn = WaiterTurn::take(&self.turn)?;
+        let turn = WaiterTurn::take(&self.turns)?;
         let _off = SigpipeOff::new();
         let output = self.runtime().block_on(until);
         drop(turn);
@@ -95,9 +97,9 @@ impl Driver {
         let Some(background) = self.background.take() else {
             return;
         };
-        self.turn.state().stopped = true;
-        self.turn.changed.notify_all();
-        self.turn.leave.notify_one();
+        self.turns.turn().stop();
+        self.turns.go.notify_all();
+        self.turns.leave.notify_one();
         // A panic of the background thread was reported where it happened.
         let _ = background.join();
         if let Some(runtime) = self.runtime.take().and_then(Arc::into_inner) {
@@ -114,55 +116,60 @@ impl Drop for Driver {
     }
 }
 
-fn drive_in_background(runtime: &Runtime, turn: &Turn) {
+fn drive_in_background(runtime: &Runtime, turns: &Turns) {
     let _off = SigpipeOff::new();
+    let mut turn = turns.turn();
     loop {
-        {
-            let mut state = turn.state();
-            while state.waiter && !state.stopped {
-                state = turn
-                    .changed
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        turn = match turn.background(now) {
+            Next::Stop => return,
+            Next::Drive => {
+                drop(turn);
+                runtime.block_on(turns.leave.notified());
+                turn = turns.turn();
+                turn.leave();
+                turns.free.notify_all();
+                turn
             }
-            if state.stopped {
-                return;
+            Next::Doze(until) => {
+                let woken = turns.go.wait_timeout(turn, until - now);
+                woken.unwrap_or_else(PoisonError::into_inner).0
             }
-            state.background = true;
-        }
-        runtime.block_on(turn.leave.notified());
-        turn.state().background = false;
-        turn.changed.notify_all();
+            Next::Sleep => {
+                let woken = turns.go.wait(turn);
+                woken.unwrap_or_else(PoisonError::into_inner)
+            }
+        };
     }
 }
 
 /// The waiter's turn; the background thread takes over again when it is dropped, on a panic too.
-struct WaiterTurn<'a>(&'a Turn);
+struct WaiterTurn<'a>(&'a Turns);
 
 impl<'a> WaiterTurn<'a> {
-    fn take(turn: &'a Turn) -> Option<Self> {
-        let mut state = turn.state();
-        if state.waiter {
-            return None;
+    fn take(turns: &'a Turns) -> Option<Self> {
+        let mut turn = turns.turn();
+        match turn.begin_wait() {
+            Wait::Refused => return None,
+            Wait::Drive => {}
+            Wait::Ask => {
+                turns.leave.notify_one();
+                while !turn.is_free() {
+                    let left = turns.free.wait(turn);
+                    turn = left.unwrap_or_else(PoisonError::into_inner);
+                }
+            }
         }
-        state.waiter = true;
-        turn.leave.notify_one();
-        // Two in the runtime at once would share the work between them: the waiter would drive nothing.
-        while state.background {
-            state = turn
-                .changed
-                .wait(state)
-                .unwrap_or_else(PoisonError::into_inner);
-        }
-        drop(state);
-        Some(Self(turn))
+        drop(turn);
+        Some(Self(turns))
     }
 }
 
 impl Drop for WaiterTurn<'_> {
     fn drop(&mut self) {
-        self.0.state().waiter = false;
-        self.0.changed.notify_all();
+        if self.0.turn().end_wait(Instant::now()) {
+            self.0.go.notify_all();
+        }
     }
 }
 
