@@ -195,8 +195,11 @@ impl Peer {
                         self.says(&notification("notifications/message", json!({"level": "info", "data": n})));
                         self.says(&notification("notifications/tools/list_changed", json!({})));
                         self.says(&notification("notifications/progress", json!({"progressToken": id, "progress": n})));
-                        self.says(&json!({"jsonrpc": "2.0", "id": format!("ping {n}"), "method": "ping"}));
-                        self.open.insert(format!("ping {n}"));
+                        // Never one that an earlier flood had.
+                        self.asked += 1;
+                        let ping = format!("{number}-{}", self.asked);
+                        self.open.insert(ping.clone());
+                        self.says(&json!({"jsonrpc": "2.0", "id": ping, "method": "ping"}));
                     }
                     for _ in 0..70 {
                         self.asks(number, dice);
@@ -463,7 +466,9 @@ fn play(seed: u64, end: End) {
                     for _ in 0..STEPS {
                         step(client, book, context, &mut dice);
                         // Not so fast that nothing ever comes to be.
+                        let begun = Instant::now();
                         while book.in_flight() > 12 {
+                            assert!(begun.elapsed() < LONG, "seed {seed}: no call ends");
                             thread::sleep(Duration::from_micros(200));
                         }
                     }
