@@ -132,6 +132,14 @@ impl Told {
                     }
                     outcome.messages.push(message.clone());
                 }
+                Incoming::Answer(answer) => {
+                    // It is what its message says, read by another.
+                    assert_eq!(jsonrpc::settles(&answer.message), Some(answer.id));
+                    if answer.id == ID {
+                        outcome.answers.push(answer.message.clone());
+                    }
+                    outcome.messages.push(answer.message.clone());
+                }
                 Incoming::Written(ID) => outcome.written += 1,
                 Incoming::Failed(ID, error) => outcome.errors.push(error.clone()),
                 Incoming::Ended(error) => outcome.ended = Some(error.clone()),
@@ -182,7 +190,7 @@ async fn ask(plan: &Plan<'_>) -> (Outcome, bool) {
                 .lock()
                 .unwrap()
                 .iter()
-                .any(|told| matches!(told, Incoming::Message(_)))
+                .any(|told| matches!(told, Incoming::Message(_) | Incoming::Answer(_)))
         };
         assert!(until(opened, Duration::from_secs(60)).await, "no session");
         told.0.lock().unwrap().clear();
