@@ -8,7 +8,7 @@ use std::sync::{
 use bytes::Bytes;
 use mcp_transport::{
     http::{HttpClient, HttpTransport},
-    jsonrpc::RequestId,
+    jsonrpc::{Answer, RequestId},
     transport::{Incoming, Outgoing, Receiver, Transport},
 };
 use tokio::sync::mpsc;
@@ -25,7 +25,7 @@ struct Stalled {
 
 impl Receiver for Stalled {
     fn receive(&self, incoming: Incoming) {
-        if let Incoming::Message(message) = incoming {
+        if let Incoming::Message(message) | Incoming::Answer(Answer { message, .. }) = incoming {
             self.is_full.store(true, Ordering::SeqCst);
             let _ = self.told.send(message);
         }
