@@ -3,7 +3,7 @@
 use crate::{
     lease::BeginError,
     pool::{AcquireError, Limits},
-    world::{World, explore, limits, spawn, yield_now},
+    world::{OpenFailed, World, a_while, explore, limits, spawn},
 };
 
 #[test]
@@ -23,6 +23,7 @@ fn a_creator_that_is_cancelled_at_any_moment_leaves_the_session_to_its_joiner() 
     explore(limits(1), async |world: World| {
         let creator = world.spawn_call(1);
         let joiner = world.spawn_call(1);
+        a_while().await;
         creator.abort();
         assert!(!joiner.await.unwrap().unwrap().cut);
         drop(creator.await);
@@ -35,6 +36,7 @@ fn whoever_is_cancelled_at_any_moment_leaves_nothing_behind() {
     explore(limits(1), async |world: World| {
         let users = [1, 1, 2].map(|scope| world.spawn_call(scope));
         for user in &users {
+            a_while().await;
             user.abort();
         }
         for user in users {
@@ -48,25 +50,45 @@ fn an_eviction_that_races_with_a_call_takes_the_idle_session_or_refuses() {
     explore(limits(1), async |world: World| {
         let id = world.call(1).await.unwrap().id;
         let first = world.opened().remove(0);
-        let pressure = spawn({
+        let pressure = [(); 2].map(|()| {
             let (world, first) = (world.clone(), first.clone());
-            async move {
+            spawn(async move {
                 let lease = world.acquire(2).await?;
-                assert!(first.is_closed(), "the victim is closed before the answer");
+                assert!(first.is_closed(), "the victim is closed before any answer");
                 Ok(world.run(lease).await)
-            }
+            })
         });
         // It is pinned at some moment between the admission of the other and its promotion.
         let called = world.call(1).await;
-        let pressed = pressure.await.unwrap();
         match called {
             Ok(called) if called.id == id => assert!(!called.cut, "pressure cuts no call"),
             Ok(_) => assert!(first.is_closed(), "it was replaced because it made room"),
             Err(refused) => assert!(matches!(refused, AcquireError::Capacity { .. })),
         }
-        match pressed {
-            Ok(pressed) => assert!(!pressed.cut),
-            Err(refused) => assert!(matches!(refused, AcquireError::Capacity { .. })),
+        for pressed in pressure {
+            match pressed.await.unwrap() {
+                Ok(pressed) => assert!(!pressed.cut),
+                Err(refused) => assert!(matches!(refused, AcquireError::Capacity { .. })),
+            }
+        }
+    });
+}
+
+#[test]
+fn nobody_has_a_session_before_the_one_that_made_room_is_closed() {
+    explore(limits(1), async |world: World| {
+        world.call(1).await.unwrap();
+        let users = [(); 3].map(|()| {
+            let world = world.clone();
+            spawn(async move {
+                a_while().await;
+                let lease = world.acquire(2).await.unwrap();
+                assert!(world.opened()[0].is_closed());
+                drop(lease);
+            })
+        });
+        for user in users {
+            user.await.unwrap();
         }
     });
 }
@@ -76,15 +98,16 @@ fn a_handle_begins_a_call_that_is_not_cut_or_says_that_its_session_is_detached()
     explore(limits(1), async |world: World| {
         let handle = world.acquire(1).await.unwrap().handle();
         let pressure = world.spawn_call(2);
-        yield_now().await;
-        match handle.begin() {
-            Ok(lease) => assert!(!world.run(lease).await.cut),
-            Err(refused) => {
-                assert!(matches!(refused, BeginError::Detached(_)));
-                assert!(world.opened()[0].is_told());
-            }
+        a_while().await;
+        let begun = handle.begin();
+        let detached = matches!(begun, Err(BeginError::Detached(_)));
+        if let Ok(lease) = begun {
+            assert!(!world.run(lease).await.cut);
         }
-        drop(pressure.await);
+        let pressed = pressure.await.unwrap().is_ok();
+        let first_has_gone = world.opened()[0].is_closed();
+        assert_eq!(first_has_gone, pressed);
+        assert!(first_has_gone || !detached);
     });
 }
 
@@ -101,6 +124,29 @@ fn a_session_whose_creators_met_is_pinned_for_all_of_them_before_it_can_be_evict
         for refused in outcomes.into_iter().filter_map(Result::err) {
             assert!(matches!(refused, AcquireError::Capacity { .. }));
         }
+    });
+}
+
+#[test]
+fn an_opening_that_fails_tells_all_who_wait_and_leaves_its_key_to_the_next() {
+    explore(limits(1), async |world: World| {
+        // Only the first attempt of the first one can fail; the other may have joined it.
+        let users = [Err(OpenFailed), Ok(())].map(|opens| {
+            let world = world.clone();
+            spawn(async move {
+                match world.acquire_or_fail(1, opens).await {
+                    Ok(lease) => world.run(lease).await,
+                    Err(failed) => {
+                        assert_eq!(failed, AcquireError::Open(OpenFailed));
+                        world.call(1).await.unwrap()
+                    }
+                }
+            })
+        });
+        for user in users {
+            assert!(!user.await.unwrap().cut);
+        }
+        assert_eq!(world.opened().len(), 1);
     });
 }
 

@@ -3,7 +3,7 @@
 use crate::{
     clock::let_deadlines_pass,
     pool::{AcquireError, Limits},
-    world::{MINUTE, Watched, World, explore, key, limits, spawn},
+    world::{MINUTE, Watched, World, a_while, explore, key, limits, spawn},
 };
 
 #[test]
@@ -29,6 +29,7 @@ fn a_close_while_a_session_opens_lets_nothing_come_back_to_life() {
 fn a_shutdown_at_any_moment_leaves_nothing_open() {
     explore(limits(2), async |world: World| {
         let users = [1, 1, 2].map(|scope| world.spawn_call(scope));
+        a_while().await;
         world.pool.shutdown().await;
         let opened = world.opened();
         assert!(opened.iter().all(Watched::is_closed));
@@ -49,15 +50,20 @@ fn a_shutdown_at_any_moment_leaves_nothing_open() {
 fn a_changed_configuration_at_any_moment_makes_what_opens_stale_for_all_who_wait() {
     explore(limits(2), async |world: World| {
         let users = [1, 1, 2].map(|scope| world.spawn_call(scope));
-        let (_, closing) = world.pool.reconcile_bindings(&0, [(0, 2_u64.into())]);
-        closing.await;
-        assert!(world.pool.is_empty(), "nothing of the old one comes back");
+        a_while().await;
+        let (changes, closing) = world.pool.reconcile_bindings(&0, [(0, 2_u64.into())]);
+        assert!(world.pool.is_empty());
+        let of_new = world.with(changes.bindings[0].1);
+        let new = of_new.call(1).await.unwrap();
+        assert!(!new.cut, "it is of the new one");
         for user in users {
-            if let Err(refused) = user.await.unwrap() {
-                assert_eq!(refused, AcquireError::Stale);
+            match user.await.unwrap() {
+                Ok(old) => assert_ne!(old.id, new.id),
+                Err(refused) => assert_eq!(refused, AcquireError::Stale),
             }
         }
-        assert!(world.pool.is_empty());
+        closing.await;
+        assert_eq!(world.pool.len(), 1, "nothing of the old one comes back");
     });
 }
 
@@ -158,16 +164,21 @@ fn the_last_pool_may_go_at_any_moment_and_takes_all_with_it() {
 }
 
 #[test]
-fn a_closing_that_is_given_up_at_its_limit_holds_up_nobody_for_longer() {
+fn a_closing_that_hangs_is_given_up_and_holds_up_nobody_for_longer() {
     let limits = Limits {
         closings: 1,
         ..limits(1)
     };
     explore(limits, async |world: World| {
         world.call(1).await.unwrap();
-        drop(spawn(let_deadlines_pass(2, MINUTE)));
-        let called = world.call(2).await.unwrap();
-        assert!(!called.cut);
-        assert!(world.opened()[0].is_told());
+        world.opened()[0].hang();
+        drop(spawn(let_deadlines_pass(10, MINUTE)));
+        let users = [2, 2].map(|scope| world.spawn_call(scope));
+        for user in users {
+            assert!(!user.await.unwrap().unwrap().cut);
+        }
+        world.pool.close_all().await;
+        assert_eq!(world.pool.counters().overdue, 1);
+        assert!(!world.opened()[0].is_closed() && world.opened()[1].is_closed());
     });
 }

@@ -1,11 +1,11 @@
 //! The pool with all that waits in it (leases, creators and joiners, waiters, closings, drains, the limits of time), in
 //! thousands of the orders in which its tasks and its users' may run.
 //!
-//! Its sources are compiled here over a lock, tasks and a clock that are shuttle's and the tests' own: each lock that is
-//! taken or let go and each wait is a point at which any other task may go on, and a deadline may pass at any of them.
-//! The orders are drawn from a seed, so that every run tries the same ones. (loom, which tries all of them, checks the
-//! registry in `tests/model.rs`; it does not see what tokio's channels do between two locks, and leaves out orders in
-//! which only that differs.)
+//! Its sources are compiled here over a lock and tasks that are shuttle's and a clock of the tests' own: wherever the
+//! lock is taken or let go and wherever something waits, any other task may go on, and a deadline may pass.
+//! The orders are drawn from a seed, so that every run tries the same ones. (loom, which tries all that have few
+//! interruptions, checks the registry in `tests/model.rs`; it does not see what tokio's channels do between two locks,
+//! and leaves out orders in which only that differs.)
 
 #![expect(
     dead_code,

@@ -3,7 +3,7 @@
 use crate::{
     clock::{Instant, let_deadlines_pass},
     pool::{AcquireError, Limits},
-    world::{MINUTE, World, explore, limits, spawn, yield_now},
+    world::{MINUTE, World, a_while, explore, limits, spawn, yield_now},
 };
 
 fn patient(capacity: usize) -> Limits {
@@ -30,7 +30,7 @@ fn whoever_waits_for_a_slot_has_it_or_is_refused_at_the_deadline() {
         drop(spawn(let_deadlines_pass(1, MINUTE)));
         let began = Instant::now();
         let waits = world.spawn_call(2);
-        yield_now().await;
+        a_while().await;
         drop(lease);
         match waits.await.unwrap() {
             Ok(called) => assert!(!called.cut),
@@ -68,12 +68,30 @@ fn whoever_gives_up_waiting_for_a_slot_leaves_it_to_the_next() {
     explore(patient(1), async |world: World| {
         let lease = world.acquire(1).await.unwrap();
         let gives_up = world.spawn_call(2);
-        let served = world.spawn_call(3);
+        while world.pool.counters().waiting == 0 {
+            yield_now().await;
+        }
         let release = spawn(async move { drop(lease) });
         gives_up.abort();
-        assert!(!served.await.unwrap().unwrap().cut);
+        assert!(!world.call(3).await.unwrap().cut);
         release.await.unwrap();
         drop(gives_up.await);
+    });
+}
+
+#[test]
+fn all_who_wait_for_a_slot_in_vain_are_refused_at_the_deadline() {
+    explore(patient(1), async |world: World| {
+        let lease = world.acquire(1).await.unwrap();
+        drop(spawn(let_deadlines_pass(2, MINUTE * 2)));
+        // The second one joins the first, or comes after it.
+        let users = [2, 2].map(|scope| world.spawn_call(scope));
+        for user in users {
+            let refused = user.await.unwrap().unwrap_err();
+            assert!(matches!(refused, AcquireError::Capacity { .. }));
+        }
+        assert_eq!(world.opened().len(), 1, "nothing was opened for them");
+        drop(lease);
     });
 }
 
@@ -100,10 +118,12 @@ fn whoever_gives_up_waiting_for_a_place_leaves_it_to_the_next() {
     explore(one_call_each(), async |world: World| {
         let lease = world.acquire(1).await.unwrap();
         let gives_up = world.spawn_call(1);
-        let served = world.spawn_call(1);
+        while world.pool.counters().queued_calls == 0 {
+            yield_now().await;
+        }
         let release = spawn(async move { drop(lease) });
         gives_up.abort();
-        assert!(!served.await.unwrap().unwrap().cut);
+        assert!(!world.call(1).await.unwrap().cut);
         release.await.unwrap();
         drop(gives_up.await);
     });
@@ -116,7 +136,7 @@ fn whoever_waits_for_a_place_has_it_or_is_refused_at_the_deadline() {
         drop(spawn(let_deadlines_pass(1, MINUTE)));
         let began = Instant::now();
         let waits = world.spawn_call(1);
-        yield_now().await;
+        a_while().await;
         drop(lease);
         match waits.await.unwrap() {
             Ok(called) => assert!(!called.cut),
@@ -125,6 +145,38 @@ fn whoever_waits_for_a_place_has_it_or_is_refused_at_the_deadline() {
                 assert_eq!(began.elapsed(), MINUTE);
             }
         }
+    });
+}
+
+#[test]
+fn all_who_wait_for_a_place_in_vain_are_refused_at_the_deadline() {
+    explore(one_call_each(), async |world: World| {
+        let lease = world.acquire(1).await.unwrap();
+        drop(spawn(let_deadlines_pass(2, MINUTE * 2)));
+        let users = [1, 1].map(|scope| world.spawn_call(scope));
+        for user in users {
+            let refused = user.await.unwrap().unwrap_err();
+            assert_eq!(refused, AcquireError::Saturated { calls: 1 });
+        }
+        drop(lease);
+    });
+}
+
+#[test]
+fn whoever_gives_up_waiting_is_forgotten_at_once() {
+    explore(one_call_each(), async |world: World| {
+        let lease = world.acquire(1).await.unwrap();
+        let users = [1, 2].map(|scope| world.spawn_call(scope));
+        for user in &users {
+            a_while().await;
+            user.abort();
+        }
+        for user in users {
+            assert!(user.await.is_err(), "it had no room");
+        }
+        let counters = world.pool.counters();
+        assert_eq!((counters.waiting, counters.queued_calls), (0, 0));
+        drop(lease);
     });
 }
 
@@ -172,7 +224,7 @@ fn the_end_of_a_life_at_any_moment_cuts_no_call_and_begins_none() {
         let lease = world.acquire(1).await.unwrap();
         let (id, handle, born) = (lease.id(), lease.handle(), Instant::now());
         let other = world.spawn_call(1);
-        yield_now().await;
+        a_while().await;
         if born.elapsed() >= MINUTE {
             assert!(handle.begin().is_err());
         }

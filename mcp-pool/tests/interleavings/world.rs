@@ -12,6 +12,7 @@ use mcp_pool::{Binding, SessionId};
 pub(crate) use shuttle::future::{JoinHandle, spawn, yield_now};
 use shuttle::{
     Config, MaxSteps, Runner,
+    rand::{Rng, thread_rng},
     scheduler::{PctScheduler, RandomScheduler},
 };
 use tokio::sync::Notify;
@@ -50,6 +51,7 @@ pub(crate) struct Watched(Arc<Facts>);
 
 #[derive(Debug, Default)]
 struct Facts {
+    hangs: AtomicBool,
     told: AtomicBool,
     closed: AtomicBool,
     over: Notify,
@@ -63,6 +65,11 @@ impl Watched {
 
     pub(crate) fn is_closed(&self) -> bool {
         self.0.closed.load(SeqCst)
+    }
+
+    /// From now on its closing does not end by itself.
+    pub(crate) fn hang(&self) {
+        self.0.hangs.store(true, SeqCst);
     }
 
     /// Until it is closed.
@@ -79,8 +86,18 @@ impl Session for Watched {
     async fn closed(&self) {
         assert!(self.is_told(), "it is told before it is closed");
         yield_now().await;
+        if self.0.hangs.load(SeqCst) {
+            std::future::pending::<()>().await;
+        }
         assert!(!self.0.closed.swap(true, SeqCst), "it is closed once");
         self.0.over.notify_one();
+    }
+}
+
+/// Some steps of everybody, or none.
+pub(crate) async fn a_while() {
+    for _ in 0..thread_rng().gen_range(0..12) {
+        yield_now().await;
     }
 }
 
@@ -147,6 +164,12 @@ impl World {
         }
     }
 
+    /// The same, but for who has this binding.
+    pub(crate) fn with(&self, binding: Binding) -> Self {
+        let world = self.clone();
+        Self { binding, ..world }
+    }
+
     pub(crate) fn ledger(&self) -> Arc<Ledger> {
         self.ledger.clone()
     }
@@ -161,12 +184,22 @@ impl World {
     }
 
     pub(crate) async fn acquire(&self, scope: u8) -> Result<Lease<Watched>, Error> {
+        self.acquire_or_fail(scope, Ok(())).await
+    }
+
+    /// As `acquire`, but where it has to be opened that may fail.
+    pub(crate) async fn acquire_or_fail(
+        &self,
+        scope: u8,
+        opens: Result<(), OpenFailed>,
+    ) -> Result<Lease<Watched>, Error> {
         let (ledger, most) = (self.ledger.clone(), self.limits.openings);
         let open = move || async move {
             let opening = OneOf::many(&ledger.opening);
             assert!(opening.others < most);
             ledger.began.notify_one();
             yield_now().await;
+            opens?;
             let session = Watched(Arc::default());
             let mut opened = ledger.opened.lock().expect("not poisoned");
             opened.push(session.clone());
@@ -217,7 +250,7 @@ impl World {
 /// Runs it in orders of two kinds, so many of each: where every step may be anybody's, and where whoever is ahead stays
 /// so but for two moments, which finds what takes a long way around.
 pub(crate) fn explore(limits: Limits, scenario: impl AsyncFn(World) + Send + Sync + 'static) {
-    const ORDERS: usize = 1_000;
+    const ORDERS: usize = 750;
     const SEED: u64 = 4;
     let mut config = Config::new();
     config.stack_size = 1 << 18;
