@@ -8,15 +8,23 @@ static const char *const SERVER = "suite";
 
 static mcpconn_client *client;
 
-/* Lists the tools, as the array of JSON that is given to a model. It lives as long as the program. */
+/* What tells the tools. */
+static mcpconn_event *told;
+
+/* Lists the tools, as the array of JSON that is given to a model. It lives as long as what tells it. */
 static mcpconn_str tools(void)
 {
     mcpconn_event *event;
     uint64_t id = 0;
     CHECK_STATUS(mcpconn_client_list_tools(client, str(NULL), str(SERVER), NULL, &id, NULL), MCPCONN_OK);
-    do
+    for (;;) {
         event = next_event(client, PATIENCE_MS);
-    while (mcpconn_event_id(event) != id || !ends_a_call(event));
+        if (mcpconn_event_id(event) == id && ends_a_call(event))
+            break;
+        mcpconn_event_free(event);
+    }
+    mcpconn_event_free(told);
+    told = event;
     if (mcpconn_event_kind(event) != MCPCONN_EVENT_RESULT) {
         printf("the tools are not told: %s\n", mcpconn_event_text(event).ptr);
         exit(1);
@@ -198,6 +206,7 @@ int main(int argc, char **argv)
             CHECK_STATUS(mcpconn_client_new(&options, &client, NULL), MCPCONN_OK);
             CHECK_STATUS(mcpconn_client_configure(client, str(NULL), str(servers), NULL, NULL), MCPCONN_OK);
             SCENARIOS[i].run();
+            mcpconn_event_free(told);
             end(client);
             return 0;
         }
