@@ -49,18 +49,24 @@ pub(crate) fn block_all_signals() {
     }
 }
 
+/// Whether the descriptor is readable now.
+#[cfg(test)]
+pub(crate) fn is_readable(fd: RawFd) -> bool {
+    let mut poll = libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one pollfd, alive through the call.
+    unsafe { libc::poll(&mut poll, 1, 0) == 1 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn readable(fd: &EventFd) -> bool {
-        let mut poll = libc::pollfd {
-            fd: fd.as_raw_fd(),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: one pollfd, alive through the call.
-        unsafe { libc::poll(&mut poll, 1, 0) == 1 }
+        is_readable(fd.as_raw_fd())
     }
 
     #[test]

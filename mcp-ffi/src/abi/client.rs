@@ -16,6 +16,7 @@ use super::{
     fail::{self, Failure, give},
     host::Listener,
     options::{self, MCPCONN_CLIENT_NO_GUARDIAN, MCPCONN_FOREVER, mcpconn_client_options},
+    process::Process,
     status::{Code, mcpconn_status},
     str::mcpconn_str,
     takes,
@@ -30,7 +31,7 @@ pub struct mcpconn_client {
     /// Hears what no call's own listener hears.
     listener: Option<Context>,
     /// The process that made it: in a forked child there are no threads that could serve.
-    process: u32,
+    process: Process,
     /// Held by whoever takes events.
     consumer: Mutex<()>,
     /// The thread that is inside a dispatch.
@@ -68,7 +69,7 @@ impl std::ops::Deref for InUse<'_> {
 pub(crate) unsafe fn live<'a>(client: *const mcpconn_client) -> Result<InUse<'a>, Failure> {
     // SAFETY: as above.
     let handle = unsafe { client.as_ref() }.ok_or_else(|| Failure::null("client"))?;
-    if handle.process != std::process::id() {
+    if !handle.process.is_current() {
         return Err(Failure::forked());
     }
     if handle.poisoned.load(Ordering::Relaxed) {
@@ -182,7 +183,7 @@ pub unsafe extern "C" fn mcpconn_client_new(
             let handle = mcpconn_client {
                 client,
                 listener: listener.into_context(),
-                process: std::process::id(),
+                process: Process::current(),
                 consumer: Mutex::default(),
                 dispatching: Mutex::default(),
                 free_wanted: AtomicBool::new(false),
@@ -386,7 +387,7 @@ pub unsafe extern "C" fn mcpconn_client_free(client: *mut mcpconn_client) {
         // SAFETY: not NULL, so a live client by the contract of the header.
         let handle = unsafe { &*client };
         // Which process it is comes first: in a forked child no lock may be taken.
-        let ours = handle.process == std::process::id();
+        let ours = handle.process.is_current();
         if ours && *handle.dispatching() == Some(thread::current().id()) {
             handle.free_wanted.store(true, Ordering::Relaxed);
         } else {
@@ -403,7 +404,7 @@ unsafe fn free(client: *mut mcpconn_client) {
     fail::or((), || {
         // SAFETY: every handle comes from Box::into_raw.
         let handle = unsafe { Box::from_raw(client) };
-        if handle.process != std::process::id() {
+        if !handle.process.is_current() {
             // A fork takes none of our threads along: whoever held a lock then holds it here for ever, and the
             // sessions are the parent's. The memory goes with the child.
             handle.client.let_go_in_forked_child();

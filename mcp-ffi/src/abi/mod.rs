@@ -23,6 +23,7 @@ pub mod link;
 pub mod options;
 pub mod pool;
 pub mod pool_words;
+mod process;
 pub mod scope;
 pub mod server;
 pub mod session;

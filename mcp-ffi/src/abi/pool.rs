@@ -2,7 +2,6 @@
 
 use std::{
     ffi::c_void,
-    process,
     sync::{Mutex, MutexGuard},
 };
 
@@ -15,6 +14,7 @@ use super::{
     pool_words::{
         HostSession, mcpconn_pool_acquire_options, mcpconn_pool_action, mcpconn_pool_target,
     },
+    process::Process,
     status::{Code, mcpconn_status},
     str::mcpconn_str,
     text::mcpconn_text,
@@ -62,7 +62,7 @@ use crate::{
 pub struct mcpconn_pool {
     desk: Mutex<NumberedDesk<HostSession>>,
     /// The process that made it: in a forked child another thread of the parent may hold the lock for ever.
-    process: u32,
+    process: Process,
 }
 
 /// What a function of a pool works with. If it panics, the lock is poisoned and with it the handle.
@@ -75,7 +75,7 @@ unsafe fn live<'a>(
 ) -> Result<MutexGuard<'a, NumberedDesk<HostSession>>, Failure> {
     // SAFETY: as above.
     let pool = unsafe { pool.as_ref() }.ok_or_else(|| Failure::null("pool"))?;
-    if pool.process != process::id() {
+    if !pool.process.is_current() {
         return Err(Failure::forked());
     }
     pool.desk.lock().map_err(|_| Failure::internal())
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn mcpconn_pool_new(
             let limits = pool_limits(pool_json.read("pool_json")?)?;
             let pool = Box::new(mcpconn_pool {
                 desk: Mutex::new(NumberedDesk::new(&limits)),
-                process: process::id(),
+                process: Process::current(),
             });
             give(out, Box::into_raw(pool));
             Ok(Code::MCPCONN_OK)
@@ -663,7 +663,7 @@ pub unsafe extern "C" fn mcpconn_pool_free(pool: *mut mcpconn_pool) {
     // SAFETY: a pool of ours that the host owns and gives back, by the contract of the header.
     fail::or((), || unsafe {
         // Else another thread of the parent may have been amid a step.
-        if (*pool).process == process::id() {
+        if (*pool).process.is_current() {
             drop(Box::from_raw(pool));
         }
     });
@@ -685,7 +685,7 @@ mod tests {
     fn after_a_fault_of_ours_the_pool_answers_nothing_but_its_end() {
         let pool = Box::into_raw(Box::new(mcpconn_pool {
             desk: Mutex::new(NumberedDesk::new(&mcp_pool::Limits::default())),
-            process: process::id(),
+            process: Process::current(),
         }));
         let fault = AssertUnwindSafe(|| {
             // SAFETY: a live pool.

@@ -142,6 +142,7 @@ impl Client {
                     Spawner::without_guardian()
                 },
                 gate: SharedGate::new(GateLimits::default()),
+                starter: driver.starter(),
                 runtime,
                 options,
             }),

@@ -61,7 +61,7 @@ impl PreparedCall {
         shared.calls.started(id);
         match self.work {
             Work::Request(call) => {
-                shared.runtime.spawn(call.run(self.ticket));
+                shared.starter.start(call.run(self.ticket));
             }
             Work::List(call, kind) => {
                 shared.runtime.spawn(call.run_list(kind, self.ticket));
@@ -72,7 +72,7 @@ impl PreparedCall {
                 deadline,
             } => {
                 let listing = list_tools(shared.clone(), domain, server, deadline);
-                shared.runtime.spawn(self.ticket.run(listing));
+                shared.starter.start(self.ticket.run(listing));
             }
         }
         id

@@ -40,6 +40,7 @@ struct State {
     /// The newest of each kind that only the newest is kept of.
     newest: HashMap<Latest, Event>,
     end: End,
+    fd_is_used: bool,
 }
 
 #[derive(Debug)]
@@ -81,8 +82,16 @@ impl EventQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Readable while an event waits.
+    /// Readable while an event waits; from the first time that somebody asks for it, so that it costs a host nothing
+    /// that does not.
     pub(super) fn fd(&self) -> RawFd {
+        let mut state = self.state();
+        if !state.fd_is_used {
+            state.fd_is_used = true;
+            if !state.is_empty() {
+                self.fd.raise();
+            }
+        }
         self.fd.as_raw_fd()
     }
 
@@ -101,7 +110,7 @@ impl EventQueue {
         }
         let was_empty = state.is_empty();
         let gone = state.push(lane, event);
-        self.announce(was_empty);
+        self.announce(&state, was_empty);
         gone
     }
 
@@ -109,9 +118,7 @@ impl EventQueue {
     pub(super) fn take_back(&self, lane: Lane, id: u64) -> Option<Event> {
         let mut state = self.state();
         let event = state.take_back(lane, id)?;
-        if state.is_empty() {
-            self.fd.clear();
-        }
+        self.hush_if_empty(&state);
         Some(event)
     }
 
@@ -121,15 +128,17 @@ impl EventQueue {
         if matches!(state.end, End::Open) {
             let was_empty = state.is_empty();
             state.end = End::Closing(event);
-            self.announce(was_empty);
+            self.announce(&state, was_empty);
             self.arrived.notify_waiters();
         }
     }
 
     /// Called with the lock held, so that the descriptor never tells another story than the queue.
-    fn announce(&self, was_empty: bool) {
+    fn announce(&self, state: &State, was_empty: bool) {
         if was_empty {
-            self.fd.raise();
+            if state.fd_is_used {
+                self.fd.raise();
+            }
             self.arrived.notify_waiters();
         }
     }
@@ -137,10 +146,14 @@ impl EventQueue {
     pub(super) fn pop(&self) -> Option<Event> {
         let mut state = self.state();
         let event = state.pop()?;
-        if state.is_empty() {
+        self.hush_if_empty(&state);
+        Some(event)
+    }
+
+    fn hush_if_empty(&self, state: &State) {
+        if state.fd_is_used && state.is_empty() {
             self.fd.clear();
         }
-        Some(event)
     }
 
     /// The last event was taken: nothing will come any more.
@@ -265,6 +278,7 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::sys::is_readable;
 
     fn queue() -> EventQueue {
         EventQueue::new().unwrap()
@@ -357,6 +371,20 @@ mod tests {
         assert!(queue.is_closed());
         queue.push(Lane(1), failure(3));
         assert_eq!(ids(&queue), [0; 0]);
+    }
+
+    #[test]
+    fn the_descriptor_tells_what_waits_also_of_before_it_was_asked_for() {
+        let queue = queue();
+        queue.push(Lane(1), failure(1));
+        let fd = queue.fd();
+        assert!(is_readable(fd));
+        queue.pop();
+        assert!(!is_readable(fd));
+        queue.push(Lane(1), failure(2));
+        assert!(is_readable(queue.fd()));
+        assert_eq!(ids(&queue), [2]);
+        assert!(!is_readable(fd));
     }
 
     #[tokio::test]

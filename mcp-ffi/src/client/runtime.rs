@@ -4,15 +4,20 @@
 //! thread that asked for it, without a hop between threads.
 
 use std::{
+    fmt,
     future::Future,
     io,
+    pin::Pin,
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::Instant,
 };
 
 use mcp_transport::stdio::{SigpipeOff, with_signals_blocked};
-use tokio::{runtime::Runtime, sync::Notify};
+use tokio::{
+    runtime::{Handle, Runtime},
+    sync::Notify,
+};
 
 use super::turn::{Next, Turn, Wait};
 use crate::sys;
@@ -27,10 +32,11 @@ pub(super) struct Driver {
     background: Option<thread::JoinHandle<()>>,
 }
 
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 /// Where the two meet.
-#[derive(Debug)]
 struct Turns {
-    turn: Mutex<Turn<Instant>>,
+    state: Mutex<State>,
     /// Wakes the background thread.
     go: Condvar,
     /// Wakes the waiter, once the background thread has left the runtime.
@@ -39,9 +45,55 @@ struct Turns {
     leave: Notify,
 }
 
+struct State {
+    turn: Turn<Instant>,
+    /// What was started while nobody drove.
+    begun: Vec<Task>,
+}
+
 impl Turns {
-    fn turn(&self) -> MutexGuard<'_, Turn<Instant>> {
-        self.turn.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts, inside of the runtime, what was begun while nobody drove.
+    fn start_begun(&self) {
+        let begun = std::mem::take(&mut self.state().begun);
+        for task in begun {
+            tokio::spawn(task);
+        }
+    }
+}
+
+impl fmt::Debug for Turns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.state();
+        f.debug_struct("Turns")
+            .field("turn", &state.turn)
+            .field("begun", &state.begun.len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Starts tasks from any thread.
+#[derive(Debug, Clone)]
+pub(super) struct Starter {
+    runtime: Handle,
+    turns: Arc<Turns>,
+}
+
+impl Starter {
+    /// Starts a task. While nobody drives, it waits for who does next: to wake the runtime costs two system calls, and
+    /// a host that waits for what it has just called comes by itself.
+    pub(super) fn start(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let mut state = self.turns.state();
+        if state.turn.is_idle() {
+            state.begun.push(Box::pin(task));
+        } else {
+            // Also one that has stopped: then the task is dropped at once.
+            drop(state);
+            self.runtime.spawn(task);
+        }
     }
 }
 
@@ -55,7 +107,10 @@ impl Driver {
                 .build()?,
         );
         let turns = Arc::new(Turns {
-            turn: Mutex::new(Turn::new()),
+            state: Mutex::new(State {
+                turn: Turn::new(),
+                begun: Vec::new(),
+            }),
             go: Condvar::new(),
             free: Condvar::new(),
             leave: Notify::new(),
@@ -73,8 +128,15 @@ impl Driver {
         })
     }
 
-    pub(super) fn handle(&self) -> &tokio::runtime::Handle {
+    pub(super) fn handle(&self) -> &Handle {
         self.runtime().handle()
+    }
+
+    pub(super) fn starter(&self) -> Starter {
+        Starter {
+            runtime: self.handle().clone(),
+            turns: self.turns.clone(),
+        }
     }
 
     fn runtime(&self) -> &Arc<Runtime> {
@@ -87,7 +149,10 @@ impl Driver {
     pub(super) fn wait<F: Future>(&self, until: F) -> Option<F::Output> {
         let turn = WaiterTurn::take(&self.turns)?;
         let _off = SigpipeOff::new();
-        let output = self.runtime().block_on(until);
+        let output = self.runtime().block_on(async {
+            self.turns.start_begun();
+            until.await
+        });
         drop(turn);
         Some(output)
     }
@@ -97,7 +162,7 @@ impl Driver {
         let Some(background) = self.background.take() else {
             return;
         };
-        self.turns.turn().stop();
+        self.turns.state().turn.stop();
         self.turns.go.notify_all();
         self.turns.leave.notify_one();
         // A panic of the background thread was reported where it happened.
@@ -107,6 +172,9 @@ impl Driver {
             // A name that is being resolved may hold a blocking thread for minutes: it is not waited for.
             runtime.shutdown_background();
         }
+        // Outside of the lock: a call that ends so tells its host.
+        let begun = std::mem::take(&mut self.turns.state().begun);
+        drop(begun);
     }
 }
 
@@ -118,25 +186,28 @@ impl Drop for Driver {
 
 fn drive_in_background(runtime: &Runtime, turns: &Turns) {
     let _off = SigpipeOff::new();
-    let mut turn = turns.turn();
+    let mut state = turns.state();
     loop {
         let now = Instant::now();
-        turn = match turn.background(now) {
+        state = match state.turn.background(now) {
             Next::Stop => return,
             Next::Drive => {
-                drop(turn);
-                runtime.block_on(turns.leave.notified());
-                turn = turns.turn();
-                turn.leave();
+                drop(state);
+                runtime.block_on(async {
+                    turns.start_begun();
+                    turns.leave.notified().await;
+                });
+                state = turns.state();
+                state.turn.leave();
                 turns.free.notify_all();
-                turn
+                state
             }
             Next::Doze(until) => {
-                let woken = turns.go.wait_timeout(turn, until - now);
+                let woken = turns.go.wait_timeout(state, until - now);
                 woken.unwrap_or_else(PoisonError::into_inner).0
             }
             Next::Sleep => {
-                let woken = turns.go.wait(turn);
+                let woken = turns.go.wait(state);
                 woken.unwrap_or_else(PoisonError::into_inner)
             }
         };
@@ -148,26 +219,26 @@ struct WaiterTurn<'a>(&'a Turns);
 
 impl<'a> WaiterTurn<'a> {
     fn take(turns: &'a Turns) -> Option<Self> {
-        let mut turn = turns.turn();
-        match turn.begin_wait() {
+        let mut state = turns.state();
+        match state.turn.begin_wait() {
             Wait::Refused => return None,
             Wait::Drive => {}
             Wait::Ask => {
                 turns.leave.notify_one();
-                while !turn.is_free() {
-                    let left = turns.free.wait(turn);
-                    turn = left.unwrap_or_else(PoisonError::into_inner);
+                while !state.turn.is_free() {
+                    let left = turns.free.wait(state);
+                    state = left.unwrap_or_else(PoisonError::into_inner);
                 }
             }
         }
-        drop(turn);
+        drop(state);
         Some(Self(turns))
     }
 }
 
 impl Drop for WaiterTurn<'_> {
     fn drop(&mut self) {
-        if self.0.turn().end_wait(Instant::now()) {
+        if self.0.state().turn.end_wait(Instant::now()) {
             self.0.go.notify_all();
         }
     }
@@ -218,6 +289,52 @@ mod tests {
         let driver = Driver::new().unwrap();
         let second = driver.wait(async { driver.wait(async {}) }).unwrap();
         assert!(second.is_none());
+    }
+
+    #[test]
+    fn what_is_started_while_nobody_drives_runs_with_the_next_wait_or_without_one() {
+        let driver = Driver::new().unwrap();
+        let starter = driver.starter();
+        driver.wait(async {}).unwrap();
+        let (tell, told) = mpsc::channel();
+        let run = || {
+            let tell = tell.clone();
+            async move { tell.send(thread::current().id()).unwrap() }
+        };
+        starter.start(run());
+        // The background thread comes when nobody waits.
+        assert_ne!(
+            told.recv_timeout(Duration::from_secs(10)).unwrap(),
+            thread::current().id()
+        );
+        // Or a wait comes first.
+        driver.wait(async {}).unwrap();
+        starter.start(run());
+        driver.wait(tokio::task::yield_now()).unwrap();
+        told.recv_timeout(Duration::from_secs(10)).unwrap();
+    }
+
+    #[test]
+    fn what_was_started_and_never_driven_is_dropped_by_a_stop() {
+        let mut driver = Driver::new().unwrap();
+        let starter = driver.starter();
+        let held = Arc::new(());
+        for _ in 0..100 {
+            let held = held.clone();
+            starter.start(async move {
+                let _held = held;
+                std::future::pending().await
+            });
+            driver.wait(async {}).unwrap();
+        }
+        driver.stop();
+        assert_eq!(Arc::strong_count(&held), 1);
+        let late = held.clone();
+        starter.start(async move {
+            let _held = late;
+            std::future::pending().await
+        });
+        assert_eq!(Arc::strong_count(&held), 1);
     }
 
     #[test]

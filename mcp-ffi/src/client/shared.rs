@@ -23,6 +23,7 @@ use super::{
     options::{CallOptions, ClientOptions},
     origin::Origin,
     queue::{EventQueue, Lane},
+    runtime::Starter,
     scoped::{NotOpened, ScopedSession},
     server::Server,
     servers::Servers,
@@ -52,6 +53,8 @@ pub(super) struct Shared {
     /// Bounds the connects of all servers together.
     pub(super) gate: SharedGate,
     pub(super) runtime: Handle,
+    /// Starts the calls.
+    pub(super) starter: Starter,
 }
 
 impl Shared {

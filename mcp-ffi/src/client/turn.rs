@@ -89,6 +89,11 @@ impl<T: Copy + Ord + Add<Duration, Output = T>> Turn<T> {
         self.background != Background::Drives
     }
 
+    /// Whether nobody is in the runtime for now; who comes next looks here first.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.waiter && self.is_free() && !self.stopped
+    }
+
     /// The wait is over. Says whether the background thread must be woken.
     pub(super) fn end_wait(&mut self, now: T) -> bool {
         self.waiter = false;
