@@ -256,7 +256,9 @@ impl Call {
                 }
                 Err(error) => error,
             };
-            let has_others = self.server.opener.credentials().refused(&error, shown);
+            // What was not sent was refused to an earlier one, of which has been told.
+            let has_others = error.outcome == Outcome::Rejected
+                && self.server.opener.credentials().refused(&error, shown);
             let verdict = self.judge(&ticket.shared, &lent, &error, has_others);
             let error = Error::of_server(&self.server.name, &error);
             match verdict {
@@ -446,14 +448,18 @@ impl Call {
         // Closed, but by what another call found out, and not by its owner.
         let given_up = error.kind == ErrorKind::Closed && lent.session().is_given_up();
         let unsent = error.outcome == Outcome::NotSent
-            && (given_up || matches!(error.kind, ErrorKind::Transport | ErrorKind::Protocol));
-        let rejected = error.outcome == Outcome::Rejected;
+            && (given_up
+                || matches!(
+                    error.kind,
+                    // Auth too: its session had ended for want of credentials before the call came.
+                    ErrorKind::Transport | ErrorKind::Protocol | ErrorKind::Auth
+                ));
         let wants_rights = error.challenge.as_ref().is_some_and(|c| c.status == 403);
         let verdict = match error.kind {
-            ErrorKind::Auth if has_others && rejected => return Verdict::ReplayHere,
+            ErrorKind::Auth if has_others => return Verdict::ReplayHere,
             // Other calls may need fewer.
             ErrorKind::Auth if wants_rights => return Verdict::Final,
-            ErrorKind::Auth => Verdict::Final,
+            ErrorKind::Auth if !unsent => Verdict::Final,
             _ if refused || unsent => Verdict::Replay,
             _ => return Verdict::Final,
         };
