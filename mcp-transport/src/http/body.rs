@@ -301,37 +301,26 @@ impl Gunzip {
     }
 }
 
-/// The whole body, of at most `limit` bytes. A body that came in one piece is that piece; one of known length is
-/// read into one allocation of that length.
+/// The whole body, of at most `limit` bytes, in memory of its own: what came is a slice of the connection's buffer, which
+/// a small result would keep as long as it is kept itself, and which the connection then cannot use again.
 pub(super) async fn whole(mut body: Payload, limit: usize) -> Result<Bytes, BodyError> {
     let announced = body.announced();
     if announced > limit as u64 {
         return Err(BodyError::TooLarge { limit });
     }
     let announced = usize::try_from(announced).unwrap_or(limit);
-    let mut first = Bytes::new();
-    let mut joined = BytesMut::new();
+    let mut read = BytesMut::new();
     while let Some(data) = body.next().await {
         let data = data?;
-        if first.len() + joined.len() + data.len() > limit {
+        if read.len() + data.len() > limit {
             return Err(BodyError::TooLarge { limit });
         }
-        if joined.is_empty() && first.is_empty() {
-            first = data;
-            continue;
+        if read.is_empty() {
+            read.reserve(announced.max(data.len()));
         }
-        if joined.is_empty() {
-            joined.reserve(announced.max(first.len() + data.len()));
-            joined.extend_from_slice(&first);
-            first = Bytes::new();
-        }
-        joined.extend_from_slice(&data);
+        read.extend_from_slice(&data);
     }
-    Ok(if joined.is_empty() {
-        first
-    } else {
-        joined.freeze()
-    })
+    Ok(read.freeze())
 }
 
 /// The first bytes of a body that is only read for the words of a refusal: what came of at most `limit` bytes in at

@@ -33,7 +33,7 @@ use crate::error::{Error, ErrorKind, Outcome};
 
 /// How much of an answer is read at once, at most. What is larger than the processor's cache, or so large that the
 /// allocator maps it anew each time, costs more than the system calls it saves; and an idle connection keeps it.
-const READ: usize = 64 << 10;
+pub(super) const READ: usize = 64 << 10;
 
 /// How many redirects one request follows.
 const REDIRECTS: usize = 4;

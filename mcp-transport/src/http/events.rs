@@ -8,6 +8,7 @@ use hyper::body::Incoming;
 
 use super::{
     body::{BodyError, Payload},
+    client::READ,
     ear::Listening,
 };
 use crate::sse::{Decoder, Event};
@@ -41,7 +42,13 @@ impl Events {
     pub(super) async fn next(&mut self) -> Result<Option<Event>, BodyError> {
         loop {
             match self.decoder.next_event() {
-                Ok(Some(event)) => return Ok(Some(event)),
+                Ok(Some(mut event)) => {
+                    // One that came in one piece is a slice of the connection's buffer, and would keep it.
+                    if event.data.len() <= READ {
+                        event.data = Bytes::copy_from_slice(&event.data);
+                    }
+                    return Ok(Some(event));
+                }
                 Ok(None) => {}
                 Err(too_large) => {
                     return Err(BodyError::TooLarge {

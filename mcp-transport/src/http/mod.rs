@@ -389,7 +389,8 @@ impl Shared {
         let mut state = self.state();
         let underway = state.requests.remove(&id);
         if state.requests.is_empty() {
-            state.requests.shrink_to(8);
+            // An idle session keeps no table.
+            state.requests.shrink_to_fit();
         }
         Some(underway?.task)
     }
@@ -426,7 +427,9 @@ impl Shared {
 
     /// `initialize` succeeded, with the session id of its answer if there is one.
     fn opened(&self, session: Option<&HeaderValue>) {
-        self.state().session = session.cloned().map(|mut id| {
+        // Copied: what came is a slice of the connection's buffer, and would keep it as long as the session lives.
+        let copy = session.and_then(|id| HeaderValue::from_bytes(id.as_bytes()).ok());
+        self.state().session = copy.map(|mut id| {
             id.set_sensitive(true);
             id
         });

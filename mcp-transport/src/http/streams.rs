@@ -221,7 +221,8 @@ impl Shared {
             // Before it is asked for, so that credentials given meanwhile are not missed.
             let mut headers_change = self.client.credentials().changes();
             let origin = self.origin.as_str();
-            let opening = stream.open(&self, None, self.secrets());
+            // Boxed, for it is large, and only what reads the stream stays for long.
+            let opening = Box::pin(stream.open(&self, None, self.secrets()));
             let opening = match asked.take() {
                 Some(asked) => holding_up(asked, opening).await,
                 None => opening.await,

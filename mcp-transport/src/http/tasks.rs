@@ -41,8 +41,8 @@ impl Set {
         let mut running = self.running();
         let task = running.tasks.remove(&id).flatten();
         if running.tasks.is_empty() {
-            // The table of a burst is not kept for ever.
-            running.tasks.shrink_to(8);
+            // An idle session keeps no table.
+            running.tasks.shrink_to_fit();
             self.emptied.notify_waiters();
         }
         task

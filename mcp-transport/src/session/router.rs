@@ -83,6 +83,17 @@ struct Waiting {
     ended: bool,
 }
 
+impl Waiting {
+    fn take(&mut self, id: RequestId) -> Option<Expected> {
+        let expected = self.requests.remove(&id);
+        if self.requests.is_empty() {
+            // An idle session keeps no table.
+            self.requests.shrink_to_fit();
+        }
+        expected
+    }
+}
+
 /// How a request ended. A result counts as undelivered until it is taken out of here.
 pub(super) type Ended = Result<(Bytes, Held), Error>;
 
@@ -185,7 +196,7 @@ impl Router {
 
     /// Ceases to wait. Gives what is known of the request, `None` if it has ended already.
     pub(super) fn forget(&self, id: RequestId) -> Option<Outcome> {
-        let expected = self.waiting().requests.remove(&id)?;
+        let expected = self.waiting().take(id)?;
         Some(expected.outcome())
     }
 
@@ -357,7 +368,7 @@ impl Router {
     }
 
     fn answer(&self, answer: Answer) {
-        let expected = self.waiting().requests.remove(&answer.id);
+        let expected = self.waiting().take(answer.id);
         let Some(expected) = expected else {
             self.unwanted(Some(answer.id));
             return;
@@ -477,7 +488,7 @@ impl Receiver for Router {
                 }
             }
             Incoming::Failed(id, error) => {
-                let expected = self.waiting().requests.remove(&id);
+                let expected = self.waiting().take(id);
                 if let Some(expected) = expected {
                     let _ = expected.answer.send(Err(error));
                 }

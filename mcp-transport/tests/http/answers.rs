@@ -2,10 +2,13 @@
 
 use std::time::Duration;
 
-use mcp_transport::error::{
-    Cause::{self, Auth, Permanent, Transient},
-    ErrorKind::{self, Protocol, Transport},
-    Outcome::{self, Rejected, Unknown},
+use mcp_transport::{
+    error::{
+        Cause::{self, Auth, Permanent, Transient},
+        ErrorKind::{self, Protocol, Transport},
+        Outcome::{self, Rejected, Unknown},
+    },
+    transport::Incoming,
 };
 
 use crate::server::{Client, Server, result};
@@ -31,6 +34,32 @@ async fn a_json_answer_settles_its_request_after_it_was_written() {
     assert_eq!(request.header("host"), Some(server.authority().as_str()));
     connection.json(&result(7, "[]")).await;
     assert_eq!(client.answer(7).await, result(7, "[]"));
+}
+
+#[tokio::test]
+async fn an_answer_that_is_kept_keeps_no_buffer_of_its_connection() {
+    let server = Server::start().await;
+    let mut client = Client::of(&server).await;
+    client.request(1, "ping");
+    let (mut connection, _) = server.request().await;
+    connection.json(&result(1, "{}")).await;
+    client.written(1).await;
+    let json = client.next().await;
+    client.request(2, "ping");
+    connection.request().await;
+    connection.begin_events(&[]).await;
+    connection.event(&result(2, "{}")).await;
+    client.written(2).await;
+    let event = client.next().await;
+    for told in [json, event] {
+        let Incoming::Answer(answer) = told else {
+            panic!("told {told:?} where an answer was due");
+        };
+        drop(answer.message);
+        // Nobody else has the memory that it lies in, and there is little more of it.
+        let kept = answer.outcome.expect("a result").try_into_mut();
+        assert!(kept.expect("it is ours alone").capacity() < 128);
+    }
 }
 
 #[tokio::test]
