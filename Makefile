@@ -13,6 +13,7 @@ test: ## all tests (needs python3 besides; brings Node.js and Go into target/)
 bench: ## measure, each thing beside what it is to be compared with (slow)
 	@cargo bench --locked -p mcp-pool --bench pool -- --noplot
 	@cargo run --release --manifest-path mcp-transport/bench/Cargo.toml
+	@tests/tools/bench-c
 
 check: ## the rest of what CI runs: style, header, symbols, least Rust, memory, fuzzing
 	@tests/tools/check

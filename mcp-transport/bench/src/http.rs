@@ -96,7 +96,7 @@ impl Target {
         )
     }
 
-    fn url(&self, load: Load) -> String {
+    pub(crate) fn url(&self, load: Load) -> String {
         format!("http://{}{}", self.address, self.path(load))
     }
 }

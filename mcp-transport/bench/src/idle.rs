@@ -10,7 +10,9 @@ use mcp_transport::http::HttpClient;
 
 use crate::{
     http::{Target, open, open_rmcp, shared_connections},
-    is_wanted, runtime, this_program,
+    is_wanted,
+    peak::in_memory,
+    runtime, this_program,
 };
 
 const SESSIONS: [usize; 2] = [1000, 10_000];
@@ -54,7 +56,7 @@ pub(crate) fn measure(who: &str, url: &str, sessions: &str) {
         }
         // What the first one brings is not of the others.
         settle().await;
-        let before = resident();
+        let before = in_memory("VmRSS:");
         let begun = Instant::now();
         for _ in 1..sessions {
             if who.starts_with("ours") {
@@ -65,7 +67,7 @@ pub(crate) fn measure(who: &str, url: &str, sessions: &str) {
         }
         let took = begun.elapsed();
         settle().await;
-        let each = (resident() - before) as f64 / (sessions - 1) as f64;
+        let each = (in_memory("VmRSS:") - before) as f64 / (sessions - 1) as f64;
         println!(
             "{name:>30} {:8.1} KB {:8.0} µs {:8} descriptors",
             each / 1024.0,
@@ -80,17 +82,6 @@ pub(crate) fn measure(who: &str, url: &str, sessions: &str) {
 /// Lets the streams open, and the connections end that are no longer used.
 async fn settle() {
     tokio::time::sleep(Duration::from_secs(6)).await;
-}
-
-/// Bytes of this process that are in memory.
-fn resident() -> usize {
-    let status = fs::read_to_string("/proc/self/status").expect("procfs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let number = line.and_then(|line| line.split_whitespace().next());
-    number
-        .and_then(|kilobytes| kilobytes.parse::<usize>().ok())
-        .expect("a number")
-        * 1024
 }
 
 /// As many as this process may have.

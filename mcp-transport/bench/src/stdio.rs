@@ -127,7 +127,7 @@ async fn connects(times: usize) -> Line {
     line
 }
 
-async fn open(spawner: &Spawner) -> Session {
+pub(crate) async fn open(spawner: &Spawner) -> Session {
     let mut config = StdioConfig::new(this_program());
     config.args = vec!["serve-stdio".into()];
     Session::open(
@@ -164,7 +164,7 @@ pub(crate) async fn call_ours(session: &Session, load: Load) {
     tokio::spawn(calls).await.expect("no panic");
 }
 
-async fn open_rmcp() -> RunningService<RoleClient, ()> {
+pub(crate) async fn open_rmcp() -> RunningService<RoleClient, ()> {
     let mut command = tokio::process::Command::new(this_program());
     command.arg("serve-stdio");
     let transport = TokioChildProcess::new(command).expect("it starts");
