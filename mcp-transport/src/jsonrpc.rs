@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use crate::{
     error::{Error, ErrorKind},
     json::{self, NotJson},
+    text::Length,
 };
 
 /// The code of "invalid request".
@@ -63,7 +64,8 @@ impl fmt::Display for RequestId {
 }
 
 /// A message from the server, with what is inside it left as it came.
-#[derive(Debug)]
+///
+/// `Debug` shows of params, results and errors only how long they are.
 pub enum Envelope<'a> {
     /// The server asks. The id is the server's own and is echoed as it came.
     Request {
@@ -92,8 +94,34 @@ pub enum Envelope<'a> {
     Batch,
 }
 
+impl fmt::Debug for Envelope<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Request { id, method, params } => f
+                .debug_struct("Request")
+                .field("id", id)
+                .field("method", method)
+                .field("params", &params.map(Length))
+                .finish(),
+            Self::Notification { method, params } => f
+                .debug_struct("Notification")
+                .field("method", method)
+                .field("params", &params.map(Length))
+                .finish(),
+            Self::Response { id, outcome } => f
+                .debug_struct("Response")
+                .field("id", id)
+                .field("outcome", &outcome.map(Length).map_err(Length))
+                .finish(),
+            Self::Batch => f.write_str("Batch"),
+        }
+    }
+}
+
 /// An answer to a request of ours, cut out of its message.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// `Debug` shows of it only how long it is.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Answer {
     /// The request.
     pub id: RequestId,
@@ -101,6 +129,19 @@ pub struct Answer {
     pub outcome: Result<Bytes, Bytes>,
     /// The whole message, which stays in memory as long as any part of it.
     pub message: Bytes,
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let outcome = self.outcome.as_deref();
+        f.debug_struct("Answer")
+            .field("id", &self.id)
+            .field(
+                "outcome",
+                &outcome.map(Length).map_err(|error| Length(error)),
+            )
+            .finish_non_exhaustive()
+    }
 }
 
 impl Answer {

@@ -8,7 +8,11 @@
 //! than one read grows in one allocation that the reader reads straight into ([`Splitter::growing`]),
 //! is searched once and is not copied after.
 
+use std::fmt;
+
 use bytes::{Bytes, BytesMut};
+
+use crate::text::Length;
 
 /// The longest frame unless said otherwise: 64 MiB.
 pub const MAX_FRAME: usize = 64 << 20;
@@ -20,7 +24,9 @@ const KEPT: usize = 256;
 const SMALL: usize = 64 << 10;
 
 /// What a line of the stream turned out to be.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// `Debug` shows of it only how long it is.
+#[derive(Clone, PartialEq, Eq)]
 pub enum Line {
     /// It looks like a JSON-RPC message. Without its LF.
     Frame(Bytes),
@@ -37,14 +43,25 @@ pub enum Line {
     },
 }
 
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Frame(line) => f.debug_tuple("Frame").field(&Length(line)).finish(),
+            Self::Noise(line) => f.debug_tuple("Noise").field(&Length(line)).finish(),
+            Self::TooLong { len, .. } => f
+                .debug_struct("TooLong")
+                .field("len", len)
+                .finish_non_exhaustive(),
+        }
+    }
+}
+
 /// The state between two reads: an unfinished line, if there is one.
-#[derive(Debug)]
 pub struct Splitter {
     max_frame: usize,
     unfinished: Unfinished,
 }
 
-#[derive(Debug)]
 enum Unfinished {
     /// The line's bytes so far. None of them is LF.
     Line(BytesMut),
@@ -54,6 +71,14 @@ enum Unfinished {
         tail: BytesMut,
         len: u64,
     },
+}
+
+impl fmt::Debug for Splitter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Splitter")
+            .field("max_frame", &self.max_frame)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Splitter {

@@ -19,10 +19,14 @@ use std::{fmt, mem, time::Duration};
 
 use bytes::{Bytes, BytesMut};
 
+use crate::text::Length;
+
 const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// One event of the stream.
-#[derive(Debug, Clone, PartialEq, Eq)]
+///
+/// `Debug` shows of its data only how long it is.
+#[derive(Clone, PartialEq, Eq)]
 pub struct Event {
     /// The event's type; empty where the stream named none, which means `message`.
     pub kind: Bytes,
@@ -30,6 +34,16 @@ pub struct Event {
     pub data: Bytes,
     /// The id that this very event set, if it set one; see [`Decoder::last_event_id`] for the one in force.
     pub id: Option<Bytes>,
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Event")
+            .field("kind", &self.kind)
+            .field("data", &Length(&self.data))
+            .field("id", &self.id)
+            .finish()
+    }
 }
 
 impl Event {
@@ -55,7 +69,6 @@ impl fmt::Display for TooLarge {
 impl std::error::Error for TooLarge {}
 
 /// Turns the pieces of one stream into its events.
-#[derive(Debug)]
 pub struct Decoder {
     limit: usize,
     /// What was fed and is not decoded yet.
@@ -72,14 +85,14 @@ pub struct Decoder {
 }
 
 /// What the lines of the event under way said so far.
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Pending {
     kind: Bytes,
     data: Data,
     id: Option<Bytes>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 enum Data {
     #[default]
     None,
@@ -120,6 +133,14 @@ impl Data {
 impl Pending {
     fn len(&self) -> usize {
         self.kind.len() + self.data.len() + self.id.as_ref().map_or(0, Bytes::len)
+    }
+}
+
+impl fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Decoder")
+            .field("limit", &self.limit)
+            .finish_non_exhaustive()
     }
 }
 

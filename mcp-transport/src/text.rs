@@ -1,6 +1,6 @@
 //! Small pieces of text for messages that people read.
 
-use std::{io, time::Duration};
+use std::{fmt, io, time::Duration};
 
 /// An error of the system's, and what can be done about it.
 pub(crate) fn with_remedy(error: &io::Error) -> String {
@@ -12,6 +12,15 @@ pub(crate) fn with_remedy(error: &io::Error) -> String {
         _ => "",
     };
     format!("{error}{remedy}")
+}
+
+/// Bytes of which `Debug` shows only how many: a peer's word may hold secrets.
+pub(crate) struct Length<'a>(pub(crate) &'a [u8]);
+
+impl fmt::Debug for Length<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
 }
 
 /// What strangers wrote, as a part of one line: control characters and runs of blanks become one blank,

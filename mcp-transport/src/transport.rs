@@ -1,6 +1,6 @@
 //! The seam between a session and what carries its messages.
 
-use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{fmt, future::Future, pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tokio::time::Instant;
@@ -9,13 +9,16 @@ use crate::{
     error::Error,
     jsonrpc::{Answer, RequestId},
     revision::Revision,
+    text::Length,
 };
 
 /// A future that is boxed because [`Transport`] is used as an object.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// A message on its way to the server.
-#[derive(Debug, Clone)]
+///
+/// `Debug` shows of it only how long it is.
+#[derive(Clone)]
 pub struct Outgoing {
     /// One JSON-RPC message, without a trailing newline and without raw newlines in it.
     pub bytes: Bytes,
@@ -23,11 +26,21 @@ pub struct Outgoing {
     pub request: Option<RequestId>,
 }
 
+impl fmt::Debug for Outgoing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outgoing")
+            .field("bytes", &Length(&self.bytes))
+            .field("request", &self.request)
+            .finish()
+    }
+}
+
 /// What a transport tells its session.
 ///
 /// For each request that was sent: any number of `Message`s, then it is settled by its answer (a `Message`
 /// or an `Answer`), by `Failed`, or by `Ended`. `Ended` is the last thing a transport ever says.
-#[derive(Debug)]
+///
+/// `Debug` shows of a message only how long it is.
 pub enum Incoming {
     /// One JSON-RPC message, the bytes that came.
     Message(Bytes),
@@ -39,6 +52,18 @@ pub enum Incoming {
     Failed(RequestId, Error),
     /// The connection is gone, with the reason.
     Ended(Error),
+}
+
+impl fmt::Debug for Incoming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Message(message) => f.debug_tuple("Message").field(&Length(message)).finish(),
+            Self::Answer(answer) => f.debug_tuple("Answer").field(answer).finish(),
+            Self::Written(id) => f.debug_tuple("Written").field(id).finish(),
+            Self::Failed(id, error) => f.debug_tuple("Failed").field(id).field(error).finish(),
+            Self::Ended(error) => f.debug_tuple("Ended").field(error).finish(),
+        }
+    }
 }
 
 /// Where a transport delivers. It is called from the transport's reader and must not block.
@@ -112,5 +137,61 @@ pub trait Transport: std::fmt::Debug + Send + Sync + 'static {
     /// The process id of the server, where it is a child of ours that has not been reaped.
     fn pid(&self) -> Option<u32> {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        jsonrpc::{self, Envelope},
+        line::Line,
+        sse,
+    };
+
+    #[test]
+    fn debug_shows_of_what_goes_over_the_wire_only_how_long_it_is() {
+        const RESULT: &[u8] = br#"{"jsonrpc":"2.0","id":1,"result":{"key":"hidden"}}"#;
+        const ERROR: &[u8] = br#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"hidden"}}"#;
+        const REQUEST: &[u8] = br#"{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":"hidden"}}"#;
+        const NOTIFICATION: &[u8] = br#"{"jsonrpc":"2.0","method":"m","params":{"a":"hidden"}}"#;
+        let mut shown = Vec::new();
+        for bytes in [RESULT, ERROR, REQUEST, NOTIFICATION] {
+            let envelope = jsonrpc::parse(bytes).unwrap();
+            shown.push(format!("{envelope:?}"));
+            let bytes = Bytes::from_static(bytes);
+            if let Envelope::Response { outcome, .. } = envelope {
+                let answer = Answer::cut(&bytes, RequestId(1), outcome);
+                shown.push(format!("{answer:?} {:?}", Incoming::Answer(answer.clone())));
+            }
+            shown.push(format!("{:?}", Incoming::Message(bytes.clone())));
+            shown.push(format!(
+                "{:?} {:?}",
+                Line::Frame(bytes.clone()),
+                Line::Noise(bytes.clone())
+            ));
+            let outgoing = Outgoing {
+                bytes: bytes.clone(),
+                request: None,
+            };
+            shown.push(format!("{outgoing:?}"));
+            let event = sse::Event {
+                kind: Bytes::new(),
+                data: bytes.clone(),
+                id: None,
+            };
+            shown.push(format!("{event:?}"));
+            let mut decoder = sse::Decoder::new(1 << 20);
+            decoder.feed(Bytes::from_static(b"data: hidden\ndata: hid"));
+            while let Ok(Some(_)) = decoder.next_event() {}
+            shown.push(format!("{decoder:?}"));
+        }
+        for text in shown {
+            // Also not as a list of numbers.
+            assert!(
+                !text.contains("hid") && !text.contains("104, 105, 100"),
+                "{text}"
+            );
+        }
     }
 }

@@ -44,7 +44,9 @@ impl fmt::Debug for Context {
 }
 
 /// The kinds of events, each with what it says.
-#[derive(Debug, Clone)]
+///
+/// `Debug` shows of what a server says, and of what goes to it, only how long it is.
+#[derive(Clone)]
 pub enum EventKind {
     /// A call was answered. It ends the call.
     Result(Answer),
@@ -106,6 +108,55 @@ pub enum EventKind {
     Session(SessionNews),
     /// The client is closed. It is the last event.
     Closed,
+}
+
+impl fmt::Debug for EventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let one = |f: &mut fmt::Formatter<'_>, name, said: &dyn fmt::Debug| {
+            f.debug_tuple(name).field(said).finish()
+        };
+        match self {
+            Self::Result(answer) => one(f, "Result", answer),
+            Self::Error(error) => one(f, "Error", error),
+            Self::Progress(params) => one(f, "Progress", &Length(params)),
+            Self::Request { kind, params } => f
+                .debug_struct("Request")
+                .field("kind", kind)
+                .field("params", &Length(params))
+                .finish(),
+            Self::RequestWithdrawn(why) => one(f, "RequestWithdrawn", why),
+            Self::CredentialsNeeded(needed) => one(f, "CredentialsNeeded", needed),
+            Self::ServerState(status) => one(f, "ServerState", status),
+            Self::CatalogueChanged(list) => one(f, "CatalogueChanged", list),
+            Self::ResourceUpdated(params) => one(f, "ResourceUpdated", &Length(params)),
+            Self::Log(log) => one(f, "Log", log),
+            Self::Notification { method, params } => f
+                .debug_struct("Notification")
+                .field("method", method)
+                .field("params", &Length(params))
+                .finish(),
+            Self::Dropped(dropped) => one(f, "Dropped", dropped),
+            Self::LinkOpen(link) => one(f, "LinkOpen", link),
+            Self::LinkSend(link, bytes) => f
+                .debug_tuple("LinkSend")
+                .field(link)
+                .field(&Length(bytes))
+                .finish(),
+            Self::LinkClose(link) => one(f, "LinkClose", link),
+            Self::LinkResume(link) => one(f, "LinkResume", link),
+            Self::Session(news) => one(f, "Session", news),
+            Self::Closed => f.write_str("Closed"),
+        }
+    }
+}
+
+/// Bytes of which `Debug` shows only how many.
+struct Length<'a>(&'a Bytes);
+
+impl fmt::Debug for Length<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
 }
 
 impl EventKind {
@@ -374,5 +425,37 @@ mod tests {
     fn a_tool_says_that_it_failed() {
         assert!(answer(r#"{"content":[],"isError":true}"#).is_tool_error());
         assert!(!answer(r#"{"content":[],"isError":"yes"}"#).is_tool_error());
+    }
+
+    #[test]
+    fn debug_shows_of_what_a_server_says_only_how_long_it_is() {
+        let said = || Bytes::from_static(br#"{"level":"info","data":"hidden"}"#);
+        let kinds = [
+            EventKind::Result(Answer::new(said(), 1, false)),
+            EventKind::Error(Error {
+                rpc: Some(said()),
+                ..Error::closed()
+            }),
+            EventKind::Progress(said()),
+            EventKind::Request {
+                kind: ServerRequestKind::Roots,
+                params: said(),
+            },
+            EventKind::ResourceUpdated(said()),
+            EventKind::Log(Log::new(said())),
+            EventKind::Notification {
+                method: "a/b".into(),
+                params: said(),
+            },
+        ];
+        for kind in kinds {
+            // A log message is also read before it is shown.
+            let _read = kind.text();
+            let shown = format!("{kind:?}");
+            assert!(shown.contains("32"), "{shown}");
+            assert!(!shown.contains("hidden"), "{shown}");
+            // Nor as a list of numbers.
+            assert!(!shown.contains("104, 105"), "{shown}");
+        }
     }
 }

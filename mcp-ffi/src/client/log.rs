@@ -1,6 +1,6 @@
 //! A log message of a server.
 
-use std::{borrow::Cow, sync::OnceLock};
+use std::{borrow::Cow, fmt, sync::OnceLock};
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -29,7 +29,9 @@ pub enum LogLevel {
 }
 
 /// What a server logs (`notifications/message`).
-#[derive(Debug, Clone)]
+///
+/// `Debug` shows of it only how grave it is and how long.
+#[derive(Clone)]
 pub struct Log {
     /// The params as raw JSON, the bytes that came: `level`, `logger`, `data`.
     pub params: Bytes,
@@ -47,6 +49,15 @@ struct Params<'a> {
 #[derive(Deserialize)]
 struct Level {
     level: LogLevel,
+}
+
+impl fmt::Debug for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Log")
+            .field("level", &self.level())
+            .field("bytes", &self.params.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Log {

@@ -18,7 +18,7 @@ use super::Framing;
 const WINDOW: u64 = 64 << 10;
 
 /// Something to be done, in order.
-#[derive(Debug)]
+#[cfg_attr(test, derive(Debug))]
 pub(super) enum Effect {
     /// The host is asked to connect.
     Open,

@@ -206,7 +206,6 @@ impl fmt::Debug for HttpClient {
 }
 
 /// One request.
-#[derive(Debug)]
 pub(super) struct Outgoing<'a> {
     pub(super) method: Method,
     pub(super) url: &'a Url,

@@ -10,7 +10,7 @@ const MOST: (usize, usize) = (32, 4096);
 
 /// Cookies by the origin that set them, and sent to no other. What a cookie says of domains and paths is not
 /// followed: within one session all goes to one endpoint.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Cookies {
     origins: HashMap<Origin, Vec<(String, String)>>,
 }

@@ -17,7 +17,7 @@ use crate::{
 use super::{Link, Request, RequestOptions, SessionOptions};
 
 /// What the server said of itself.
-#[derive(Debug)]
+#[cfg_attr(test, derive(Debug))]
 pub(super) struct Info {
     pub(super) revision: Revision,
     pub(super) server_info: Bytes,

@@ -1,6 +1,6 @@
 //! Lists that come in pages.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, fmt};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::value::RawValue;
@@ -49,13 +49,21 @@ pub async fn list_all(
 }
 
 /// The pages of a list, in order: what to ask for next, and when it is enough. Pure; [`list_all`] asks.
-#[derive(Debug)]
 pub struct Pages {
     method: &'static str,
     field: &'static str,
     items: Vec<Bytes>,
     followed: HashSet<String>,
     empty: usize,
+}
+
+impl fmt::Debug for Pages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pages")
+            .field("method", &self.method)
+            .field("items", &self.items.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Pages {

@@ -1,12 +1,20 @@
 //! The last bytes of a stream.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, fmt};
 
 /// Keeps the last bytes that went through it, and no more than it is told to.
-#[derive(Debug)]
 pub(super) struct Tail {
     bytes: VecDeque<u8>,
     max: usize,
+}
+
+impl fmt::Debug for Tail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tail")
+            .field("bytes", &self.bytes.len())
+            .field("max", &self.max)
+            .finish()
+    }
 }
 
 impl Tail {

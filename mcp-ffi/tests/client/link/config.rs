@@ -1,5 +1,5 @@
 use mcp_transport::host::Framing;
-use mcpconn::{CallOptions, Client, ClientOptions, EventKind, Kind, Scope};
+use mcpconn::{CallOptions, Client, ClientOptions, Event, EventKind, Kind, Scope};
 use serde_json::{Value, json};
 
 use super::{answered, asked_for, asked_to_call, call, call_with, client, hosted, next, serve};
@@ -70,6 +70,36 @@ fn what_the_host_attached_to_a_link_comes_back_with_each_of_its_events() {
         matches!(event.kind, EventKind::LinkClose(_))
     });
     assert_eq!(close.token, 99);
+}
+
+#[test]
+fn debug_shows_of_what_is_sent_only_how_long_it_is() {
+    let client = client(json!({}));
+    call(&client, "hidden");
+    let to_send = |event: &Event| match &event.kind {
+        EventKind::LinkSend(_, bytes) => bytes.windows(6).any(|text| text == b"hidden"),
+        _ => false,
+    };
+    let link = asked_for(&client);
+    link.opened().unwrap();
+    let event = loop {
+        let event = next(&client, |event| {
+            matches!(event.kind, EventKind::LinkSend(..))
+        });
+        if to_send(&event) {
+            break event;
+        }
+        serve(&event);
+    };
+    let shown = format!("{event:?}");
+    assert!(
+        shown.contains("LinkSend") && shown.contains(" bytes"),
+        "{shown}"
+    );
+    assert!(
+        !shown.contains("hidden") && !shown.contains("104, 105, 100"),
+        "{shown}"
+    );
 }
 
 #[test]
