@@ -29,7 +29,8 @@
  *
  * Threads    [any]: any thread at any time, also from inside a callback. [one]: one thread at a time; a client answers
  *            MCPCONN_ERR_BUSY to a second one, a budget does not look. Only mcpconn_client_wait() and
- *            mcpconn_client_free() block. Callbacks run inside mcpconn_client_dispatch() alone, on its thread, but for
+ *            mcpconn_client_free() block. A client works without the host: a thread of its own does its input and output
+ *            whenever no thread of the host's is inside mcpconn_client_wait(). Callbacks run inside mcpconn_client_dispatch() alone, on its thread, but for
  *            mcpconn_free_fn, which runs on any.
  * Ownership  A handle that comes through an out-parameter is the host's and goes through its own _free, never
  *            free(); a mcpconn_str got from a handle lives as long as the handle. What a function is given is only
@@ -810,12 +811,23 @@ mcpconn_status mcpconn_client_new(const mcpconn_client_options *options,
 // whose configuration changed are replaced, those that are not named any more are closed, all others are untouched.
 // domain is whose the servers are; empty is "deployment".
 //
-// The JSON is what every MCP host reads: {"mcpServers": {"name": {...}}} or the inner object alone. A server is a
-// child process ("command", "args", "env", "cwd"), remote ("url", "headers", "type": "http"), or reached over a link
-// that the host moves ("type": "host"; see mcpconn_link). The member "mcpconn" of a server holds what is ours: "eager"
-// (connect now instead of at the first call), "listen" (false: hold no stream open for what the server says on its own;
-// for remote servers that count an open stream), "connect_timeout_ms", "close_timeout_ms", and "budget", an object with
-// any constant of the reconnect policy.
+// The JSON is what every MCP host reads: {"mcpServers": {"name": {...}}} or the inner object alone. A server is one of
+//
+// - a child process: "command", and if need be "args", "env" and "cwd". Of this process's environment it gets what a
+//   program needs to run (PATH, HOME and their like), and beside that what "env" says;
+// - remote: "url", "headers", and "type", which is "http" (Streamable HTTP, the default; a server that turns out to
+//   speak the older HTTP+SSE is spoken to in that) or "sse" (HTTP+SSE from the start);
+// - reached over a link that the host moves: "type": "host"; see mcpconn_link.
+//
+// In "command", "args", "env", "cwd", "url" and "headers" the library puts the value of an environment variable of this
+// process in the place of ${NAME}, and what follows the :- in that of ${NAME:-default} if it is not set or empty. A
+// variable that is not set and has no default makes the entry invalid.
+//
+// The member "mcpconn" of a server holds what is ours: "eager" (true: connect now instead of at the first call),
+// "listen" (false: hold no stream open for what the server says on its own; for remote servers that count an open
+// stream), "connect_timeout_ms" (60000, and 30000 for a remote server; a slow start gets twice as long at each retry,
+// up to 180000), "close_timeout_ms" (3800), and "budget", an object with any of the constants that mcpconn_budget_new()
+// names.
 //
 // For a remote server it holds as well what makes the connection: "tls", an object with "ca_file" (PEM, trusted in
 // place of the platform's authorities), "cert_file" and "key_file" (PEM, shown to a server that asks); "proxy", a URL or
@@ -844,7 +856,8 @@ mcpconn_status mcpconn_client_configure(const mcpconn_client *client,
 // client that cannot be used, NULL among them.
 int mcpconn_client_fd(const mcpconn_client *client);
 
-// [one] Waits until an event is there, and does the client's input and output on this thread meanwhile. timeout_ms is
+// [one] Waits until an event is there, and does the client's input and output on this thread meanwhile, which spares
+// each call two switches of threads. Where nobody waits, a thread of the library's does it. timeout_ms is
 // in milliseconds, or MCPCONN_FOREVER; with 0 it only looks.
 //
 // MCPCONN_OK: an event is there. MCPCONN_EMPTY: the time is over. MCPCONN_ERR_CLOSED: the last event was taken.
@@ -923,8 +936,8 @@ mcpconn_status mcpconn_client_call_tool(const mcpconn_client *client,
                                         mcpconn_error **err);
 
 // [any] Sends a request of any method but those that are the client's own ("initialize"): resources/read, prompts/get,
-// resources/subscribe, completion/complete, logging/setLevel, tools/list with a cursor, and what a server has of its
-// own. It returns at once; the call ends with exactly one MCPCONN_EVENT_RESULT, whose JSON is the result as it came, or
+// resources/subscribe, completion/complete, logging/setLevel (the messages come to a host that takes them,
+// MCPCONN_TAKES_LOGS), tools/list with a cursor, and what a server has of its own. It returns at once; the call ends with exactly one MCPCONN_EVENT_RESULT, whose JSON is the result as it came, or
 // MCPCONN_EVENT_ERROR. params_json: an object, or empty for none; it is sent as it is. The rest as of
 // mcpconn_client_call_tool().
 //
@@ -1299,9 +1312,30 @@ mcpconn_status mcpconn_link_closed(const mcpconn_link *link,
 // mcpconn_link_closed() stays open until it times out. NULL is fine, and in a forked child it is fine too.
 void mcpconn_link_free(mcpconn_link *link);
 
-// [any] Makes a budget that nothing has happened to. policy_json is an object with any of the constants that a
-// server's "budget" in mcpconn_client_configure() takes, or empty for the defaults. seed spreads the delays: the same
-// seed makes the same, so give each server its own.
+// [any] Makes a budget that nothing has happened to. seed spreads the delays: the same seed makes the same, so give
+// each server its own. policy_json is an object with any of these constants, or empty for the defaults; 0 is 0:
+//
+// - max_retries: the charges that a server may bear; one more parks it. With 0 nothing is reconnected after a loss, and
+//   only a wake tries again. Default 5.
+// - max_initial_retries: the same for a server that was never connected. Default 3.
+// - max_unproven: how many scoped sessions may be unproven at a time where no session was ever proven. Default 4.
+// - backoff_ms, backoff_max_ms: the first delay after a failure, and to what further ones double it. Default 1000 and
+//   60000.
+// - backoff_max_proven_ms: to what they double it where nobody waits and the server cannot be parked, such as one that
+//   proves itself and dies young. Default 300000.
+// - jitter_percent: by how much of itself each delay is moved up or down. Default 20.
+// - floor_ms: the least time between the starts of two attempts, whatever asked for them. Default 1000.
+// - healthy_after_ms: the age at which an unproven home session is probed, and an answer proves it. Default 180000.
+// - probe_deadline_ms: how long a probe may stay unanswered before the session is taken as lost. Default 20000.
+// - stable_after_ms: the life of a proven session that clears the delays of reconnects nobody waits for. Default 600000.
+// - park_probe_ms, park_probe_max_ms: from parking to the first probe, and to what failed ones double that. Default
+//   300000 and 3600000.
+// - auth_probe_ms: between the probes of a server that was proven once and wants credentials. Default 3600000.
+// - not_before_max_ms: how long a server's wish to be left alone (Retry-After) is heeded. Default 3600000.
+// - keepalive_ms: the silence after which a session is pinged, or "never". Default 60000.
+// - check_spread_ms: over how long the checks are spread after the machine slept. Default 10000.
+// - breaker_failures, breaker_open_ms: how many calls in a row may time out before the server gets a rest, or 0 for no
+//   such rest, and how long that is. Default 3 and 60000. A budget alone does not count calls.
 //
 // Fails with MCPCONN_ERR_CONFIG if the policy cannot be read.
 mcpconn_status mcpconn_budget_new(mcpconn_str policy_json,
@@ -1564,7 +1598,7 @@ static inline mcpconn_str mcpconn_cstr(const char *text)
 // A mcpconn_str variable as the two arguments of printf's "%.*s".
 #define MCPCONN_PRINTF(str) (int)(str).len, (str).ptr
 
-// Each names every member, so that one that was added is seen here.
+// What a struct begins with that has a struct_size: every member is its default.
 #define MCPCONN_CLIENT_OPTIONS_INIT \
   { sizeof(mcpconn_client_options), 0, 0, 0, 0, { NULL, 0 }, { NULL, 0 }, { NULL, 0 }, NULL, NULL, NULL }
 #define MCPCONN_CALL_OPTIONS_INIT { sizeof(mcpconn_call_options), 0, 0, 0, 0, 0, NULL, NULL, NULL }

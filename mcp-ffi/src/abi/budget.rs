@@ -158,9 +158,30 @@ unsafe fn live<'a>(budget: *mut mcpconn_budget) -> Result<&'a mut Budget, Failur
     Ok(&mut budget.0)
 }
 
-/// [any] Makes a budget that nothing has happened to. policy_json is an object with any of the constants that a
-/// server's "budget" in mcpconn_client_configure() takes, or empty for the defaults. seed spreads the delays: the same
-/// seed makes the same, so give each server its own.
+/// [any] Makes a budget that nothing has happened to. seed spreads the delays: the same seed makes the same, so give
+/// each server its own. policy_json is an object with any of these constants, or empty for the defaults; 0 is 0:
+///
+/// - max_retries: the charges that a server may bear; one more parks it. With 0 nothing is reconnected after a loss, and
+///   only a wake tries again. Default 5.
+/// - max_initial_retries: the same for a server that was never connected. Default 3.
+/// - max_unproven: how many scoped sessions may be unproven at a time where no session was ever proven. Default 4.
+/// - backoff_ms, backoff_max_ms: the first delay after a failure, and to what further ones double it. Default 1000 and
+///   60000.
+/// - backoff_max_proven_ms: to what they double it where nobody waits and the server cannot be parked, such as one that
+///   proves itself and dies young. Default 300000.
+/// - jitter_percent: by how much of itself each delay is moved up or down. Default 20.
+/// - floor_ms: the least time between the starts of two attempts, whatever asked for them. Default 1000.
+/// - healthy_after_ms: the age at which an unproven home session is probed, and an answer proves it. Default 180000.
+/// - probe_deadline_ms: how long a probe may stay unanswered before the session is taken as lost. Default 20000.
+/// - stable_after_ms: the life of a proven session that clears the delays of reconnects nobody waits for. Default 600000.
+/// - park_probe_ms, park_probe_max_ms: from parking to the first probe, and to what failed ones double that. Default
+///   300000 and 3600000.
+/// - auth_probe_ms: between the probes of a server that was proven once and wants credentials. Default 3600000.
+/// - not_before_max_ms: how long a server's wish to be left alone (Retry-After) is heeded. Default 3600000.
+/// - keepalive_ms: the silence after which a session is pinged, or "never". Default 60000.
+/// - check_spread_ms: over how long the checks are spread after the machine slept. Default 10000.
+/// - breaker_failures, breaker_open_ms: how many calls in a row may time out before the server gets a rest, or 0 for no
+///   such rest, and how long that is. Default 3 and 60000. A budget alone does not count calls.
 ///
 /// Fails with MCPCONN_ERR_CONFIG if the policy cannot be read.
 #[unsafe(no_mangle)]

@@ -101,8 +101,8 @@ pub unsafe extern "C" fn mcpconn_client_call_tool(
 }
 
 /// [any] Sends a request of any method but those that are the client's own ("initialize"): resources/read, prompts/get,
-/// resources/subscribe, completion/complete, logging/setLevel, tools/list with a cursor, and what a server has of its
-/// own. It returns at once; the call ends with exactly one MCPCONN_EVENT_RESULT, whose JSON is the result as it came, or
+/// resources/subscribe, completion/complete, logging/setLevel (the messages come to a host that takes them,
+/// MCPCONN_TAKES_LOGS), tools/list with a cursor, and what a server has of its own. It returns at once; the call ends with exactly one MCPCONN_EVENT_RESULT, whose JSON is the result as it came, or
 /// MCPCONN_EVENT_ERROR. params_json: an object, or empty for none; it is sent as it is. The rest as of
 /// mcpconn_client_call_tool().
 ///

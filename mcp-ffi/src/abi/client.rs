@@ -199,12 +199,23 @@ pub unsafe extern "C" fn mcpconn_client_new(
 /// whose configuration changed are replaced, those that are not named any more are closed, all others are untouched.
 /// domain is whose the servers are; empty is "deployment".
 ///
-/// The JSON is what every MCP host reads: {"mcpServers": {"name": {...}}} or the inner object alone. A server is a
-/// child process ("command", "args", "env", "cwd"), remote ("url", "headers", "type": "http"), or reached over a link
-/// that the host moves ("type": "host"; see mcpconn_link). The member "mcpconn" of a server holds what is ours: "eager"
-/// (connect now instead of at the first call), "listen" (false: hold no stream open for what the server says on its own;
-/// for remote servers that count an open stream), "connect_timeout_ms", "close_timeout_ms", and "budget", an object with
-/// any constant of the reconnect policy.
+/// The JSON is what every MCP host reads: {"mcpServers": {"name": {...}}} or the inner object alone. A server is one of
+///
+/// - a child process: "command", and if need be "args", "env" and "cwd". Of this process's environment it gets what a
+///   program needs to run (PATH, HOME and their like), and beside that what "env" says;
+/// - remote: "url", "headers", and "type", which is "http" (Streamable HTTP, the default; a server that turns out to
+///   speak the older HTTP+SSE is spoken to in that) or "sse" (HTTP+SSE from the start);
+/// - reached over a link that the host moves: "type": "host"; see mcpconn_link.
+///
+/// In "command", "args", "env", "cwd", "url" and "headers" the library puts the value of an environment variable of this
+/// process in the place of ${NAME}, and what follows the :- in that of ${NAME:-default} if it is not set or empty. A
+/// variable that is not set and has no default makes the entry invalid.
+///
+/// The member "mcpconn" of a server holds what is ours: "eager" (true: connect now instead of at the first call),
+/// "listen" (false: hold no stream open for what the server says on its own; for remote servers that count an open
+/// stream), "connect_timeout_ms" (60000, and 30000 for a remote server; a slow start gets twice as long at each retry,
+/// up to 180000), "close_timeout_ms" (3800), and "budget", an object with any of the constants that mcpconn_budget_new()
+/// names.
 ///
 /// For a remote server it holds as well what makes the connection: "tls", an object with "ca_file" (PEM, trusted in
 /// place of the platform's authorities), "cert_file" and "key_file" (PEM, shown to a server that asks); "proxy", a URL or
@@ -255,7 +266,8 @@ pub unsafe extern "C" fn mcpconn_client_fd(client: *const mcpconn_client) -> c_i
     })
 }
 
-/// [one] Waits until an event is there, and does the client's input and output on this thread meanwhile. timeout_ms is
+/// [one] Waits until an event is there, and does the client's input and output on this thread meanwhile, which spares
+/// each call two switches of threads. Where nobody waits, a thread of the library's does it. timeout_ms is
 /// in milliseconds, or MCPCONN_FOREVER; with 0 it only looks.
 ///
 /// MCPCONN_OK: an event is there. MCPCONN_EMPTY: the time is over. MCPCONN_ERR_CLOSED: the last event was taken.

@@ -228,4 +228,24 @@ mod tests {
         let long = Settings::parse(&json!({"connect_timeout_ms": 600_000})).unwrap();
         assert_eq!(long.connect_timeout(default, 3).as_secs(), 600);
     }
+
+    #[test]
+    fn every_constant_of_the_budget_is_in_the_header_with_its_default() {
+        const HEADER: &str = include_str!("../../../include/mcpconn.h");
+        let refused = Settings::parse(&json!({"budget": {"?": 0}})).unwrap_err();
+        let names: Vec<&str> = refused.split('`').skip(3).step_by(2).collect();
+        assert!(names.len() > 15, "{refused}");
+        for name in names {
+            assert!(HEADER.contains(name), "{name}");
+        }
+        let told = json!({"budget": {
+            "max_retries": 5, "max_initial_retries": 3, "max_unproven": 4, "backoff_ms": 1000, "backoff_max_ms": 60000,
+            "backoff_max_proven_ms": 300000, "jitter_percent": 20, "floor_ms": 1000, "healthy_after_ms": 180000,
+            "probe_deadline_ms": 20000, "stable_after_ms": 600000, "park_probe_ms": 300000, "park_probe_max_ms": 3600000,
+            "auth_probe_ms": 3600000, "not_before_max_ms": 3600000, "keepalive_ms": 60000, "check_spread_ms": 10000,
+            "breaker_failures": 3, "breaker_open_ms": 60000
+        }});
+        let told = Settings::parse(&told).unwrap().policy();
+        assert_eq!(told, Policy::default());
+    }
 }
