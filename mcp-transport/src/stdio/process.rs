@@ -77,11 +77,8 @@ impl Process {
         let reaped = self.reaped();
         match sys::pidfd_signal_group(self.as_fd(), signal) {
             Ok(()) => true,
-            Err(e) if e.raw_os_error() == Some(libc::EINVAL) => {
-                signal_group_by_number(self.pid, self.as_fd(), reaped.is_some(), signal)
-            }
-            // Somebody is there who has become another user.
-            Err(e) => e.raw_os_error() == Some(libc::EPERM),
+            Err(e) if e.raw_os_error() == Some(libc::ESRCH) => false,
+            Err(_) => signal_group_by_number(self.pid, self.as_fd(), reaped.is_some(), signal),
         }
     }
 }
@@ -138,7 +135,7 @@ impl Drop for Guard {
     }
 }
 
-/// As [`Process::signal_group`], for kernels before 6.9.
+/// As [`Process::signal_group`], for kernels before 6.9, and for sandboxes that do not know the call or forbid it.
 fn signal_group_by_number(
     pid: libc::pid_t,
     pidfd: BorrowedFd<'_>,
@@ -146,8 +143,9 @@ fn signal_group_by_number(
     signal: libc::c_int,
 ) -> bool {
     let is_gone = |e: io::Error| e.raw_os_error() == Some(libc::ESRCH);
-    // A host that ignores SIGCHLD or waits for every child may have reaped it before us; the descriptor knows.
-    if !reaped && !sys::pidfd_signal(pidfd, 0).is_err_and(is_gone) {
+    // A host that ignores SIGCHLD or waits for every child may have reaped it before us. While nobody has, its number is
+    // no other's. Somebody who has become another user is there all the same.
+    if !reaped && !sys::is_reaped(pidfd) {
         return !sys::kill(-pid, signal).is_err_and(is_gone);
     }
     // Most often nobody else was in the group, and one call tells.
@@ -156,7 +154,7 @@ fn signal_group_by_number(
     }
     let mut anyone = false;
     for member in members(pid) {
-        anyone |= sys::pidfd_signal(member.as_fd(), signal).is_ok();
+        anyone |= !sys::pidfd_signal(member.as_fd(), signal).is_err_and(is_gone);
     }
     anyone
 }
@@ -267,6 +265,24 @@ mod tests {
         assert!(signal(0));
         let exit = sys::reap(leader.pidfd.as_fd()).unwrap();
         assert_eq!(exit, Some(Exit::Signal(libc::SIGKILL)));
+    }
+
+    #[test]
+    fn a_sandbox_that_forbids_signals_by_descriptor_keeps_no_group_alive() {
+        for errno in [libc::ENOSYS, libc::EPERM] {
+            // The filter goes with its thread.
+            let in_sandbox = std::thread::spawn(move || {
+                let Group { leader, other } = group();
+                sys::forbid_signals_by_descriptor(errno);
+                let process = Process::new(leader.pid, leader.pidfd, 1);
+                assert!(process.signal_group(libc::SIGKILL));
+                wait_for_end_of(other);
+                sys::poll_readable(&[process.as_fd()], None);
+                assert_eq!(process.reap(), Some(Exit::Signal(libc::SIGKILL)));
+                assert!(!process.signal_group(0));
+            });
+            in_sandbox.join().unwrap();
+        }
     }
 
     #[test]

@@ -180,6 +180,34 @@ fn pidfd_send_signal(
     Ok(())
 }
 
+/// Has the kernel answer this thread's `pidfd_send_signal` with an error, as sandboxes do.
+#[cfg(test)]
+pub(super) fn forbid_signals_by_descriptor(errno: libc::c_int) {
+    let load_number = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
+    let is_equal = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;
+    let answer = (libc::BPF_RET | libc::BPF_K) as u16;
+    let step = |code, jt, jf, k| libc::sock_filter { code, jt, jf, k };
+    let mut steps = [
+        step(load_number, 0, 0, 0),
+        step(is_equal, 0, 1, libc::SYS_pidfd_send_signal as u32),
+        step(answer, 0, 0, libc::SECCOMP_RET_ERRNO | errno as u32),
+        step(answer, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog {
+        len: steps.len() as u16,
+        filter: steps.as_mut_ptr(),
+    };
+    // SAFETY: the program lives through the call, and bars one call of this thread.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let filter = libc::SECCOMP_MODE_FILTER;
+        assert_eq!(
+            libc::prctl(libc::PR_SET_SECCOMP, filter, &raw const program),
+            0
+        );
+    }
+}
+
 /// Sends a signal by number: to a process, or to a group if negative.
 pub(super) fn kill(pid: libc::pid_t, signal: libc::c_int) -> io::Result<()> {
     // SAFETY: it touches no memory of ours. Whom it meets is the caller's care.
@@ -234,6 +262,28 @@ pub(super) fn reap(pidfd: BorrowedFd<'_>) -> io::Result<Option<Exit>> {
             libc::CLD_EXITED => Exit::Code(status),
             _ => Exit::Signal(status),
         }));
+    }
+}
+
+/// Whether the child has ended and its status was taken, by whomever; as long as it was not, its id is no other's.
+pub(super) fn is_reaped(pidfd: BorrowedFd<'_>) -> bool {
+    let mut info = MaybeUninit::<libc::siginfo_t>::uninit();
+    loop {
+        // SAFETY: the kernel writes one siginfo_t there, which nobody reads.
+        let looked = checked(unsafe {
+            libc::waitid(
+                libc::P_PIDFD,
+                pidfd.as_raw_fd() as libc::id_t,
+                info.as_mut_ptr(),
+                libc::WEXITED | libc::WNOHANG | libc::WNOWAIT,
+            )
+        });
+        match looked.map_err(|error| error.raw_os_error()) {
+            Err(Some(libc::EINTR)) => {}
+            // Said too of one that runs, where the host ignores SIGCHLD.
+            Err(Some(libc::ECHILD)) => return has_ended(pidfd),
+            _ => return false,
+        }
     }
 }
 
