@@ -27,6 +27,7 @@ use super::{
     credentials::Credentials,
     idle::{self, IdleLimits},
     proxy::Proxies,
+    resolve::Resolver,
     tasks::Tasks,
 };
 use crate::error::{Error, ErrorKind, Outcome};
@@ -64,7 +65,7 @@ impl HttpClient {
     pub fn new() -> Self {
         Self::over(
             Tls::default(),
-            AddressPolicy::any(),
+            Resolver::new(AddressPolicy::any()),
             Proxies::of_environment(),
             true,
         )
@@ -72,13 +73,13 @@ impl HttpClient {
 
     pub(super) fn over(
         tls: Tls,
-        policy: AddressPolicy,
+        resolver: Resolver,
         proxies: Proxies,
         follows_redirects: bool,
     ) -> Self {
         let connections = Arc::new(Tasks::default());
         let proxies = Arc::new(proxies);
-        let connector = Connector::new(tls, policy, proxies.clone());
+        let connector = Connector::new(tls, resolver, proxies.clone());
         let client = || {
             Client::builder(OwnedBy(Arc::downgrade(&connections)))
                 .timer(TokioTimer::new())
@@ -136,6 +137,7 @@ impl HttpClient {
         tokio::task::yield_now().await;
         let mut url = outgoing.url.clone();
         let mut uri = outgoing.uri.clone();
+        let mut redirect = None;
         for _ in 0..=REDIRECTS {
             let mut request =
                 Request::new(Outbound::new(outgoing.body.clone(), outgoing.taken.clone()));
@@ -158,7 +160,13 @@ impl HttpClient {
                 .then(|| capture_connection(&mut request));
             let response = match client.request(request).await {
                 Ok(response) => response,
-                Err(error) => return Err(failure(&config::origin(&url), &error, &outgoing)),
+                Err(error) => {
+                    let error = failure(&config::origin(&url), &error, &outgoing);
+                    return Err(match redirect {
+                        Some(status) => after_redirect(error, &outgoing, status),
+                        None => error,
+                    });
+                }
             };
             if let Some(connection) = connection {
                 let (headers, extensions) = (response.headers(), response.extensions());
@@ -173,6 +181,7 @@ impl HttpClient {
             {
                 return Ok(response);
             }
+            redirect = Some(response.status());
             let may = self.inner.follows_redirects;
             (url, uri) = follow(&url, response.status(), response.headers(), may)
                 .and_then(|url| config::uri_of(&url).map(|uri| (url, uri)))
@@ -251,6 +260,17 @@ fn failure(
         format!("the connection to {origin} broke before an answer came: {why}"),
     )
     .with_outcome(outcome)
+}
+
+/// What became of a request that a redirect led on. The server had it already, whatever happened after.
+fn after_redirect(mut error: Error, outgoing: &Outgoing<'_>, status: StatusCode) -> Error {
+    error.message = format!(
+        "{} answered with a redirect (HTTP {}) that could not be followed: {}",
+        config::origin(outgoing.url),
+        status.as_u16(),
+        error.message
+    );
+    error.with_outcome(outgoing.outcome())
 }
 
 /// Whether the server said over HTTP/2 that it has not begun with the request: it refused the stream, or left with a

@@ -58,12 +58,12 @@ pub(super) struct Connector {
 }
 
 impl Connector {
-    pub(super) fn new(tls: Tls, policy: AddressPolicy, proxies: Arc<Proxies>) -> Self {
+    pub(super) fn new(tls: Tls, resolver: Resolver, proxies: Arc<Proxies>) -> Self {
         Self {
-            tcp: tcp(policy),
-            to_proxy: tcp(AddressPolicy::any()),
+            policy: resolver.policy(),
+            tcp: tcp(resolver),
+            to_proxy: tcp(Resolver::new(AddressPolicy::any())),
             tls: Arc::new(tls),
-            policy,
             proxies,
         }
     }
@@ -104,8 +104,8 @@ impl Connector {
     }
 }
 
-fn tcp(policy: AddressPolicy) -> HttpConnector<Resolver> {
-    let mut tcp = HttpConnector::new_with_resolver(Resolver::new(policy));
+fn tcp(resolver: Resolver) -> HttpConnector<Resolver> {
+    let mut tcp = HttpConnector::new_with_resolver(resolver);
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_keepalive(Some(KEEPALIVE));

@@ -17,6 +17,8 @@ mod events;
 mod exchange;
 mod idle;
 mod legacy_sse;
+#[cfg(test)]
+mod names_tests;
 mod options;
 mod proxy;
 #[cfg(test)]
@@ -28,6 +30,8 @@ mod seen;
 mod snippet;
 mod streams;
 mod tasks;
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tls_tests;
 mod told;

@@ -12,6 +12,7 @@ use super::{
     client::HttpClient,
     connect::{Identity, Tls},
     proxy::{self, Proxies},
+    resolve::Resolver,
 };
 use crate::error::{Error, ErrorKind};
 
@@ -127,7 +128,12 @@ impl HttpClientOptions {
         let tls = Tls::new(self.roots, self.identity)
             .map_err(|error| config(format!("TLS cannot be set up: {error}")))?;
         let proxies = self.proxies.unwrap_or_else(Proxies::of_environment);
-        Ok(HttpClient::over(tls, self.policy, proxies, self.redirects))
+        Ok(HttpClient::over(
+            tls,
+            Resolver::new(self.policy),
+            proxies,
+            self.redirects,
+        ))
     }
 }
 

@@ -22,22 +22,44 @@ type BoxError = Box<dyn StdError + Send + Sync>;
 /// How many names are looked up at a time; further ones wait in order.
 const LOOKUPS: usize = 16;
 
+type LookUp = dyn Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync;
+
 /// Resolves names, and checks what they are resolved to. A caller who gives up, and a runtime that ends, leave a
 /// look-up behind that ends by itself and tells nobody.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(super) struct Resolver {
     policy: AddressPolicy,
     lookups: Arc<Semaphore>,
-    look_up: fn(&str) -> io::Result<Vec<SocketAddr>>,
+    look_up: Arc<LookUp>,
 }
 
 impl Resolver {
     pub(super) fn new(policy: AddressPolicy) -> Self {
+        Self::by(policy, |name| Ok((name, 0).to_socket_addrs()?.collect()))
+    }
+
+    /// One that looks names up by this. A port it gives counts where the URL has none.
+    pub(super) fn by(
+        policy: AddressPolicy,
+        look_up: impl Fn(&str) -> io::Result<Vec<SocketAddr>> + Send + Sync + 'static,
+    ) -> Self {
         Self {
             policy,
             lookups: Arc::new(Semaphore::new(LOOKUPS)),
-            look_up: |name| Ok((name, 0).to_socket_addrs()?.collect()),
+            look_up: Arc::new(look_up),
         }
+    }
+
+    pub(super) fn policy(&self) -> AddressPolicy {
+        self.policy
+    }
+}
+
+impl fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resolver")
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
     }
 }
 
@@ -108,16 +130,6 @@ mod tests {
     use super::*;
     use crate::http::address::AddressClass;
 
-    fn resolver(
-        policy: AddressPolicy,
-        look_up: fn(&str) -> io::Result<Vec<SocketAddr>>,
-    ) -> Resolver {
-        Resolver {
-            look_up,
-            ..Resolver::new(policy)
-        }
-    }
-
     fn name() -> Name {
         "h.invalid".parse().expect("a name")
     }
@@ -131,14 +143,14 @@ mod tests {
                 ([127, 0, 0, 1], 0).into(),
             ])
         };
-        let mut found = resolver(AddressPolicy::public_only(), look_up)
+        let mut found = Resolver::by(AddressPolicy::public_only(), look_up)
             .call(name())
             .await
             .expect("one is left");
         assert_eq!(found.next(), Some(([8, 8, 8, 8], 0).into()));
         assert_eq!(found.next(), None);
         let policy = AddressPolicy::any().deny(AddressClass::Loopback);
-        let error = resolver(policy, |_| Ok(vec![([127, 0, 0, 1], 0).into()]))
+        let error = Resolver::by(policy, |_| Ok(vec![([127, 0, 0, 1], 0).into()]))
             .call(name())
             .await
             .expect_err("none is left");
@@ -162,7 +174,7 @@ mod tests {
             .build()
             .expect("a runtime");
         runtime.block_on(async {
-            let mut resolver = resolver(AddressPolicy::any(), look_up);
+            let mut resolver = Resolver::by(AddressPolicy::any(), look_up);
             let limit = std::time::Duration::from_secs(2);
             let given_up = tokio::time::timeout(limit, resolver.call(name())).await;
             assert!(given_up.is_err());

@@ -11,7 +11,10 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
-use super::{AddressPolicy, HttpClient, HttpConfig, HttpTransport, connect::Tls, proxy::Proxies};
+use super::{
+    AddressPolicy, HttpClient, HttpConfig, HttpTransport, connect::Tls, proxy::Proxies,
+    resolve::Resolver,
+};
 use crate::{
     error::{Cause, ErrorKind, Outcome},
     jsonrpc::RequestId,
@@ -57,7 +60,7 @@ impl Scene {
             HttpConfig::new(&format!("https://localhost:{port}/mcp"), &[]).expect("good"),
             HttpClient::over(
                 Tls::new(Some(roots), None).expect("nothing to go wrong"),
-                AddressPolicy::any(),
+                Resolver::new(AddressPolicy::any()),
                 Proxies::default(),
                 true,
             ),
