@@ -46,8 +46,8 @@ impl AddressClass {
 ///
 /// It is checked on each address that a host name is resolved to and on each address written in a URL, for the first
 /// request as for redirects, and the connection is made to an address that was checked: a name that is resolved to
-/// another one a moment later gains nothing. Where a proxy of the environment is used, it resolves names itself;
-/// then only addresses written in a URL are checked.
+/// another one a moment later gains nothing. Where a proxy is used, it resolves names itself (but for one of the scheme
+/// `socks5`); then only addresses written in a URL are checked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AddressPolicy {
     denied: u8,

@@ -2,7 +2,9 @@
 
 use std::{
     error::Error as StdError,
-    fmt, io,
+    fmt,
+    future::{Ready, ready},
+    io,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
@@ -12,107 +14,154 @@ use std::{
 use http::{Uri, uri::Scheme};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
-use hyper_util::{
-    client::legacy::connect::{
-        Connected, Connection, HttpConnector,
-        proxy::{SocksV5, Tunnel},
-    },
-    rt::TokioIo,
-};
+use hyper_util::client::legacy::connect::{Connected, Connection};
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, PrivateKeyDer},
 };
 use rustls_native_certs::CertificateResult;
-use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tower_service::Service;
 
 use super::{
     address::{AddressPolicy, Denied},
+    dial::{Dialer, Tcp},
     idle::Uses,
-    proxy::{self, Proxies, Way},
+    proxy::{self, Proxies, Refused, Way},
     resolve::{Resolver, Unresolved},
+    socks, tunnel,
 };
 use crate::error::{Cause, Error, ErrorKind};
 
 type BoxError = Box<dyn StdError + Send + Sync>;
 type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
-type Tcp = TokioIo<TcpStream>;
 
-/// A peer that vanished without a word is noticed after this and [`PROBES`] of [`PROBE`].
-const KEEPALIVE: Duration = Duration::from_secs(30);
-const PROBE: Duration = Duration::from_secs(10);
-const PROBES: u32 = 3;
 /// A connection that nobody waits for any more is not tried for longer.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Makes connections for `http` and `https`. TLS is set up when the first `https` URL needs it.
 #[derive(Clone)]
 pub(super) struct Connector {
-    tcp: HttpConnector<Resolver>,
+    direct: Dialer,
     /// To proxies, which the policy for addresses does not concern.
-    to_proxy: HttpConnector<Resolver>,
+    to_proxy: Dialer,
     tls: Arc<Tls>,
-    policy: AddressPolicy,
     proxies: Arc<Proxies>,
 }
 
 impl Connector {
     pub(super) fn new(tls: Tls, resolver: Resolver, proxies: Arc<Proxies>) -> Self {
         Self {
-            policy: resolver.policy(),
-            tcp: tcp(resolver),
-            to_proxy: tcp(Resolver::new(AddressPolicy::any())),
+            direct: Dialer { resolver },
+            to_proxy: Dialer {
+                resolver: Resolver::new(AddressPolicy::any()),
+            },
             tls: Arc::new(tls),
             proxies,
         }
     }
 
-    async fn connect(mut self, uri: Uri) -> Result<Link, BoxError> {
-        if let Some(address) = uri.host().and_then(proxy::address_in) {
-            self.policy.check(address)?;
+    async fn connect(self, uri: Uri) -> Result<Link, BoxError> {
+        match timeout(LONGEST, self.link(uri)).await {
+            Ok(made) => made,
+            Err(_) => Err(io::Error::new(
+                io::ErrorKind::TimedOut,
+                format!("it took longer than {} seconds", LONGEST.as_secs()),
+            )
+            .into()),
         }
-        match self.proxies.way(&uri) {
-            Way::Direct => self.tls.clone().over(self.tcp, uri).await,
+    }
+
+    async fn link(self, uri: Uri) -> Result<Link, BoxError> {
+        if let Some(address) = uri.host().and_then(proxy::address_in) {
+            self.direct.resolver.policy().check(address)?;
+        }
+        let tls = match uri.scheme() == Some(&Scheme::HTTPS) {
+            // Reading and parsing a few hundred certificates is no work for a thread that serves others.
+            true => Some(tokio::task::spawn_blocking(move || self.tls.config()).await??),
+            false => None,
+        };
+        let (stream, is_forwarded) = match self.proxies.way(&uri) {
+            Way::Direct => (self.direct.dial(&uri).await?, false),
             Way::Forwarded(proxy) => {
-                let stream = MaybeHttpsStream::Http(self.to_proxy.call(proxy).await?);
-                Ok(Link {
-                    stream,
-                    is_forwarded: true,
-                })
+                let dialled = self.to_proxy.dial(&proxy).await;
+                (dialled.map_err(|error| at(&proxy, error))?, true)
             }
             Way::Tunnel(proxy, shown) => {
-                let mut tunnel = Tunnel::new(proxy, self.to_proxy);
-                if let Some(shown) = shown {
-                    tunnel = tunnel.with_auth(shown);
-                }
-                self.tls.clone().over(tunnel, uri).await
+                let tunnel = async {
+                    let mut stream = self.to_proxy.dial(&proxy).await?.into_inner();
+                    let host = uri.host().unwrap_or_default();
+                    tunnel::open(&mut stream, host, port(&uri), shown.as_ref()).await?;
+                    Ok(Tcp::new(stream))
+                };
+                (tunnel.await.map_err(|error| at(&proxy, error))?, false)
             }
             Way::Socks {
                 proxy,
                 login,
                 local_names,
             } => {
-                let mut socks = SocksV5::new(proxy, self.to_proxy).local_dns(local_names);
-                if let Some((user, password)) = login {
-                    socks = socks.with_auth(user, password);
-                }
-                self.tls.clone().over(socks, uri).await
+                let host = uri.host().unwrap_or_default();
+                let target = match proxy::address_in(host) {
+                    Some(address) => socks::Target::Address(address),
+                    None if local_names => {
+                        socks::Target::Address(self.direct.addresses(host).await?[0].ip())
+                    }
+                    None => socks::Target::Name(host),
+                };
+                let login = login
+                    .as_ref()
+                    .map(|(user, password)| (&**user, &**password));
+                let connection = async {
+                    let mut stream = self.to_proxy.dial(&proxy).await?.into_inner();
+                    socks::open(&mut stream, target, port(&uri), login).await?;
+                    Ok(Tcp::new(stream))
+                };
+                (connection.await.map_err(|error| at(&proxy, error))?, false)
             }
-            Way::Unknown(scheme) => Err(BadProxy(scheme).into()),
-        }
+            Way::Unknown(scheme) => return Err(BadProxy(scheme).into()),
+        };
+        let stream = match tls {
+            Some(config) => {
+                let mut tls = HttpsConnector::from((Made(Some(stream)), config));
+                tls.call(uri).await?
+            }
+            None => MaybeHttpsStream::Http(stream),
+        };
+        Ok(Link {
+            stream,
+            is_forwarded,
+        })
     }
 }
 
-fn tcp(resolver: Resolver) -> HttpConnector<Resolver> {
-    let mut tcp = HttpConnector::new_with_resolver(resolver);
-    tcp.enforce_http(false);
-    tcp.set_nodelay(true);
-    tcp.set_keepalive(Some(KEEPALIVE));
-    tcp.set_keepalive_interval(Some(PROBE));
-    tcp.set_keepalive_retries(Some(PROBES));
-    tcp.set_connect_timeout(Some(LONGEST));
-    tcp
+fn port(uri: &Uri) -> u16 {
+    let usual = match uri.scheme() == Some(&Scheme::HTTPS) {
+        true => 443,
+        false => 80,
+    };
+    uri.port_u16().unwrap_or(usual)
+}
+
+/// A connection that is made already, to put TLS over it.
+struct Made(Option<Tcp>);
+
+impl Service<Uri> for Made {
+    type Response = Tcp;
+    type Error = io::Error;
+    type Future = Ready<io::Result<Tcp>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        ready(
+            self.0
+                .take()
+                .ok_or_else(|| io::ErrorKind::NotConnected.into()),
+        )
+    }
 }
 
 impl Service<Uri> for Connector {
@@ -120,8 +169,8 @@ impl Service<Uri> for Connector {
     type Error = BoxError;
     type Future = BoxFuture<Link>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.tcp.poll_ready(cx).map_err(Into::into)
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
@@ -200,6 +249,27 @@ impl fmt::Display for BadProxy {
 
 impl StdError for BadProxy {}
 
+/// What went wrong at a proxy, which is named by its host and port.
+#[derive(Debug)]
+struct AtProxy(String, BoxError);
+
+fn at(proxy: &Uri, error: BoxError) -> BoxError {
+    let proxy = proxy.authority().map(ToString::to_string);
+    AtProxy(proxy.unwrap_or_default(), error).into()
+}
+
+impl fmt::Display for AtProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "through the proxy {}", self.0)
+    }
+}
+
+impl StdError for AtProxy {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        Some(&*self.1)
+    }
+}
+
 /// A certificate of ours with its key.
 pub(super) type Identity = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
 
@@ -226,26 +296,6 @@ impl Tls {
         Ok(Self {
             made: Mutex::new(roots.map(|_| Arc::new(config))),
             identity,
-        })
-    }
-
-    /// A connection for `uri` made by `connector`, with TLS over it if it is `https`.
-    async fn over<C>(self: Arc<Self>, mut connector: C, uri: Uri) -> Result<Link, BoxError>
-    where
-        C: Service<Uri, Response = Tcp> + Send + 'static,
-        C::Future: Send + 'static,
-        C::Error: Into<BoxError>,
-    {
-        let stream = if uri.scheme() == Some(&Scheme::HTTPS) {
-            // Reading and parsing a few hundred certificates is no work for a thread that serves others.
-            let config = tokio::task::spawn_blocking(move || self.config()).await??;
-            HttpsConnector::from((connector, config)).call(uri).await?
-        } else {
-            MaybeHttpsStream::Http(connector.call(uri).await.map_err(Into::into)?)
-        };
-        Ok(Link {
-            stream,
-            is_forwarded: false,
         })
     }
 
@@ -311,19 +361,21 @@ impl StdError for NoTls {}
 /// What it means that no connection to `origin` could be made. Nothing was sent.
 pub(super) fn failure(origin: &str, error: &(dyn StdError + 'static)) -> Error {
     let mut last = error;
+    let at_proxy = causes(error).find(|cause| cause.is::<AtProxy>());
+    let what = match at_proxy {
+        Some(through) => format!("cannot connect to {origin} {through}"),
+        None => format!("cannot connect to {origin}"),
+    };
     for cause in causes(error) {
         last = cause;
         if let Some(no_tls) = cause.downcast_ref::<NoTls>() {
-            return Error::new(
-                ErrorKind::Config,
-                format!("cannot connect to {origin}: {no_tls}"),
-            );
+            return Error::new(ErrorKind::Config, format!("{what}: {no_tls}"));
         }
-        if cause.is::<Denied>() || cause.is::<BadProxy>() {
-            return Error::new(
-                ErrorKind::Config,
-                format!("cannot connect to {origin}: {cause}"),
-            );
+        let is_ours_to_mend = matches!(cause.downcast_ref(), Some(Refused::Credentials(_)))
+            || cause.is::<Denied>()
+            || cause.is::<BadProxy>();
+        if is_ours_to_mend {
+            return Error::new(ErrorKind::Config, format!("{what}: {cause}"));
         }
         if let Some(Unresolved(error)) = cause.downcast_ref() {
             let kind = if resolver_is_down(error) {
@@ -333,18 +385,14 @@ pub(super) fn failure(origin: &str, error: &(dyn StdError + 'static)) -> Error {
             };
             return Error::new(
                 kind,
-                format!("cannot connect to {origin}: the host name is not resolved: {error}"),
+                format!("{what}: the host name is not resolved: {error}"),
             );
         }
         if let Some(error) = cause.downcast_ref::<rustls::Error>() {
-            return Error::new(
-                ErrorKind::Transport,
-                format!("cannot connect to {origin}: TLS failed: {error}"),
-            );
+            return Error::new(ErrorKind::Transport, format!("{what}: TLS failed: {error}"));
         }
         let of_system = cause.downcast_ref::<io::Error>();
         if let Some((error, code)) = of_system.and_then(|e| Some((e, e.raw_os_error()?))) {
-            let what = format!("cannot connect to {origin}");
             return if is_ours(code) {
                 Error::local(what, error)
             } else {
@@ -352,11 +400,7 @@ pub(super) fn failure(origin: &str, error: &(dyn StdError + 'static)) -> Error {
             };
         }
     }
-    Error::new(
-        ErrorKind::Transport,
-        format!("cannot connect to {origin}: {last}"),
-    )
-    .with_cause(Cause::Transient)
+    Error::new(ErrorKind::Transport, format!("{what}: {last}")).with_cause(Cause::Transient)
 }
 
 /// An error and all that caused it. An `io::Error` skips what it wraps, so that is looked into.
@@ -375,7 +419,7 @@ pub(super) fn causes<'a>(
 }
 
 /// Whether the fault is on our side: no descriptors, memory, ports or network.
-fn is_ours(code: i32) -> bool {
+pub(super) fn is_ours(code: i32) -> bool {
     matches!(
         code,
         libc::EMFILE

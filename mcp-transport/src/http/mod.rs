@@ -12,6 +12,7 @@ mod config;
 mod connect;
 mod cookies;
 mod credentials;
+mod dial;
 mod ear;
 mod events;
 mod exchange;
@@ -22,12 +23,15 @@ mod names_tests;
 mod options;
 mod proxy;
 #[cfg(test)]
+mod proxy_tests;
+#[cfg(test)]
 mod reach_tests;
 mod resolve;
 mod resumption;
 mod retry_after;
 mod seen;
 mod snippet;
+mod socks;
 mod streams;
 mod tasks;
 #[cfg(test)]
@@ -35,6 +39,7 @@ mod testing;
 #[cfg(test)]
 mod tls_tests;
 mod told;
+mod tunnel;
 
 use std::{
     collections::HashMap,

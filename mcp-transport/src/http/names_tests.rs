@@ -8,32 +8,40 @@ use std::{
     },
 };
 
-use tokio::{io::AsyncWriteExt, net::TcpListener};
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpListener, TcpSocket},
+};
 
 use super::{
     AddressClass, AddressPolicy, HttpClient,
     connect::Tls,
     proxy::Proxies,
     resolve::Resolver,
-    testing::{ANSWER, Ping, accepted, listener, read_request},
+    testing::{ANSWER, Authority, Ping, accepted, in_time, listener, read_request},
 };
 use crate::error::{Cause, ErrorKind, Outcome};
 
 /// A client for which every name has these addresses, the first time, the second time and so on; and how often one
 /// was looked up.
 fn leading_to(policy: AddressPolicy, each: Vec<Vec<SocketAddr>>) -> (HttpClient, Arc<AtomicUsize>) {
+    trusting(Tls::default(), policy, each)
+}
+
+/// As [`leading_to`], with these authorities.
+fn trusting(
+    tls: Tls,
+    policy: AddressPolicy,
+    each: Vec<Vec<SocketAddr>>,
+) -> (HttpClient, Arc<AtomicUsize>) {
     let lookups = Arc::new(AtomicUsize::new(0));
     let count = lookups.clone();
     let look_up = move |_: &str| {
         let time = count.fetch_add(1, Ordering::SeqCst);
         Ok(each[time.min(each.len() - 1)].clone())
     };
-    let client = HttpClient::over(
-        Tls::default(),
-        Resolver::by(policy, look_up),
-        Proxies::default(),
-        true,
-    );
+    let resolver = Resolver::by(policy, look_up);
+    let client = HttpClient::over(tls, resolver, Proxies::default(), true);
     (client, lookups)
 }
 
@@ -126,4 +134,225 @@ async fn the_connection_is_made_to_the_address_that_was_checked_and_the_name_not
     ping.ended().await.expect("answered");
     assert_eq!(lookups.load(Ordering::SeqCst), 1);
     is_untouched(&denied).await;
+}
+
+/// What the client thinks are ports 80 and 443 of one host.
+#[tokio::test]
+async fn from_http_to_https_of_the_same_host_a_redirect_is_followed_with_all_but_the_cookies() {
+    let authority = Authority::new();
+    let (plain, plain_port) = listener().await;
+    let (secure, secure_port) = listener().await;
+    let each = vec![vec![loopback(plain_port)], vec![loopback(secure_port)]];
+    let tls = Tls::new(Some(authority.roots()), None).expect("good");
+    let (client, _) = trusting(tls, AddressPolicy::any(), each);
+    client
+        .set_header("authorization", Some("Bearer secret"))
+        .expect("a header");
+    let ping = Ping::sent("http://h.invalid/mcp", client).await;
+    let mut stream = accepted(&plain).await;
+    let first = read_request(&mut stream).await;
+    let answer = "HTTP/1.1 308 Permanent Redirect\r\nlocation: https://h.invalid/other\r\n\
+        set-cookie: c=1\r\ncontent-length: 0\r\n\r\n";
+    stream.write_all(answer.as_bytes()).await.expect("it reads");
+    let stream = accepted(&secure).await;
+    let mut stream = authority
+        .acceptor("http/1.1")
+        .accept(stream)
+        .await
+        .expect("the certificate is trusted");
+    let second = read_request(&mut stream).await;
+    assert!(first.starts_with("POST /mcp HTTP/1.1"), "{first}");
+    assert!(second.starts_with("POST /other HTTP/1.1"), "{second}");
+    assert!(second.contains("authorization: Bearer secret"), "{second}");
+    assert!(!second.contains("cookie"), "{second}");
+    let body = |request: &str| request.rsplit("\r\n\r\n").next().map(str::to_owned);
+    assert_eq!(body(&first), body(&second));
+    stream.write_all(ANSWER.as_bytes()).await.expect("it reads");
+    stream.flush().await.expect("it reads");
+    ping.ended().await.expect("answered");
+}
+
+#[tokio::test]
+async fn from_http_to_https_on_any_other_ports_a_redirect_gets_nothing() {
+    for (url, location) in [
+        ("http://h.invalid/mcp", "https://h.invalid:8443/mcp"),
+        ("http://h.invalid:8080/mcp", "https://h.invalid/mcp"),
+        ("http://h.invalid:8080/mcp", "https://h.invalid:8080/mcp"),
+        ("http://h.invalid/mcp", "https://other.invalid/mcp"),
+    ] {
+        let (server, port) = listener().await;
+        let (elsewhere, other) = listener().await;
+        // The port of the URL counts where it has one.
+        let url = url.replace(":8080", &format!(":{port}"));
+        let location = location.replace(":8080", &format!(":{port}"));
+        let each = vec![vec![loopback(port)], vec![loopback(other)]];
+        let (client, lookups) = leading_to(AddressPolicy::any(), each);
+        let ping = Ping::sent(&url, client).await;
+        let mut stream = accepted(&server).await;
+        read_request(&mut stream).await;
+        let answer = format!(
+            "HTTP/1.1 307 Temporary Redirect\r\nlocation: {location}\r\ncontent-length: 0\r\n\r\n"
+        );
+        stream.write_all(answer.as_bytes()).await.expect("it reads");
+        let error = ping.ended().await.expect_err(&location);
+        assert_eq!(error.kind, ErrorKind::Config);
+        let origin = location.trim_end_matches("/mcp");
+        for said in ["HTTP 307", origin, "credentials must not go"] {
+            assert!(error.message.contains(said), "{said}: {error}");
+        }
+        assert_eq!(lookups.load(Ordering::SeqCst), 1);
+        is_untouched(&elsewhere).await;
+    }
+}
+
+/// A port of this machine that is taken and refuses connections.
+fn refusing() -> (TcpSocket, SocketAddr) {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.bind(loopback(0)).expect("a free port");
+    let address = socket.local_addr().expect("an address");
+    (socket, address)
+}
+
+/// A port of this machine that answers no attempt to connect, for as many wait already as may.
+#[cfg(target_os = "linux")]
+struct Swallowing {
+    address: SocketAddr,
+    _held: (TcpListener, Vec<std::net::TcpStream>),
+}
+
+#[cfg(target_os = "linux")]
+impl Swallowing {
+    fn new() -> Self {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        socket.bind(loopback(0)).expect("a free port");
+        let listener = socket.listen(0).expect("it listens");
+        let address = listener.local_addr().expect("an address");
+        let mut waiting = Vec::new();
+        let soon = std::time::Duration::from_millis(300);
+        while let Ok(stream) = std::net::TcpStream::connect_timeout(&address, soon) {
+            waiting.push(stream);
+            assert!(waiting.len() < 100, "it takes all");
+        }
+        Self {
+            address,
+            _held: (listener, waiting),
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn of_several_addresses_those_that_refuse_or_do_not_answer_are_soon_passed_over() {
+    let (silent, silent_too) = (Swallowing::new(), Swallowing::new());
+    let (_held, refuses) = refusing();
+    for before in [
+        vec![refuses],
+        vec![silent.address],
+        vec![silent.address, silent_too.address],
+        vec![refuses, silent.address, refuses],
+        vec![silent.address, refuses, silent_too.address],
+    ] {
+        let (server, port) = listener().await;
+        let all = [before.clone(), vec![loopback(port)]].concat();
+        let (client, _) = leading_to(AddressPolicy::any(), vec![all]);
+        let begun = std::time::Instant::now();
+        let ping = Ping::sent("http://h.invalid/mcp", client).await;
+        let mut stream = accepted(&server).await;
+        // A connect deadline is 30 s; the kernel gives an attempt up after two minutes.
+        let elapsed = begun.elapsed().as_secs();
+        assert!(elapsed < 10, "{elapsed} s for {before:?}");
+        read_request(&mut stream).await;
+        stream.write_all(ANSWER.as_bytes()).await.expect("it reads");
+        ping.ended().await.expect("answered");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn an_attempt_that_is_late_goes_on_beside_the_next_and_the_first_to_be_let_in_is_used() {
+    let (_held, refuses) = refusing();
+    let mut late = Swallowing::new();
+    let each = vec![vec![late.address, refuses]];
+    let (client, _) = leading_to(AddressPolicy::any(), each);
+    let ping = Ping::sent("http://h.invalid/mcp", client).await;
+    // One that waited is taken out, so that there is room when the kernel knocks again.
+    let (listener, waiting) = &mut late._held;
+    let mut stream = loop {
+        let stream = accepted(listener).await;
+        let peer = stream.peer_addr().expect("a peer");
+        let is_ours = |waited: &std::net::TcpStream| waited.local_addr().is_ok_and(|a| a == peer);
+        if !waiting.iter().any(is_ours) {
+            break stream;
+        }
+    };
+    read_request(&mut stream).await;
+    stream.write_all(ANSWER.as_bytes()).await.expect("it reads");
+    ping.ended().await.expect("answered");
+}
+
+#[tokio::test]
+async fn where_no_address_lets_in_it_is_said_of_one_that_could_be_reached() {
+    let (_held, refuses) = refusing();
+    // The kernel has no way there for TCP.
+    let no_way: SocketAddr = ([255, 255, 255, 255], 80).into();
+    for (addresses, kind, said) in [
+        (vec![refuses, refuses], ErrorKind::Transport, "refused"),
+        (vec![no_way, refuses], ErrorKind::Transport, "refused"),
+        (vec![refuses, no_way], ErrorKind::Transport, "refused"),
+        (vec![no_way, no_way], ErrorKind::Local, "unreachable"),
+    ] {
+        let (client, _) = leading_to(AddressPolicy::any(), vec![addresses]);
+        let ping = Ping::sent("http://h.invalid/mcp", client).await;
+        let error = ping.ended().await.expect_err("refused");
+        assert_eq!((error.kind, error.outcome), (kind, Outcome::NotSent));
+        assert!(error.message.contains(said), "{error}");
+    }
+    let (client, _) = leading_to(AddressPolicy::any(), vec![Vec::new()]);
+    let ping = Ping::sent("http://h.invalid/mcp", client).await;
+    let error = ping.ended().await.expect_err("nowhere to go");
+    assert!(error.message.contains("no address"), "{error}");
+}
+
+/// The timer that the kernel runs for the socket with this local address, and in how many hundredths of a second it
+/// is due (`/proc/net/tcp`, proc(5)).
+#[cfg(target_os = "linux")]
+fn timer(local: SocketAddr) -> Option<(u8, u64)> {
+    let SocketAddr::V4(local) = local else {
+        panic!("not of IPv4")
+    };
+    let address = u32::from_ne_bytes(local.ip().octets());
+    let wanted = format!("{address:08X}:{:04X}", local.port());
+    let table = std::fs::read_to_string("/proc/self/net/tcp").expect("the sockets");
+    let line = table
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>())
+        .find(|line| line.get(1) == Some(&wanted.as_str()))?;
+    let (kind, due) = line[5].split_once(':').expect("a timer");
+    let due = u64::from_str_radix(due, 16).expect("a number");
+    Some((kind.parse().expect("a number"), due))
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_connection_that_is_silent_for_half_a_minute_is_probed_by_the_kernel() {
+    const KEEPALIVE: u8 = 2;
+    for name in ["http://127.0.0.1", "http://h.invalid"] {
+        let (server, port) = listener().await;
+        let (client, _) = leading_to(AddressPolicy::any(), vec![vec![loopback(port)]]);
+        let _ping = Ping::sent(&format!("{name}:{port}/mcp"), client).await;
+        let mut stream = accepted(&server).await;
+        read_request(&mut stream).await;
+        let of_client = stream.peer_addr().expect("a peer");
+        // Until what it sent is acknowledged there is a timer for that.
+        let due = in_time("the timer", async {
+            loop {
+                match timer(of_client).expect("the client's socket") {
+                    (KEEPALIVE, due) => break due,
+                    _ => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
+                }
+            }
+        });
+        let due = due.await;
+        assert!((2000..=3000).contains(&due), "due in {due} hundredths");
+    }
 }

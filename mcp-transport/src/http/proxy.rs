@@ -1,6 +1,6 @@
 //! Proxies that the environment names: `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`, in small letters too.
 
-use std::net::IpAddr;
+use std::{error::Error as StdError, fmt, io, net::IpAddr};
 
 use http::{HeaderValue, Uri, uri::Scheme};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
@@ -80,6 +80,49 @@ impl Proxies {
         let mut shown = proxy.basic_auth()?.clone();
         shown.set_sensitive(true);
         (proxy.uri().scheme_str() == Some("http")).then_some(shown)
+    }
+}
+
+/// Why a proxy let nothing through.
+#[derive(Debug)]
+pub(super) enum Refused {
+    /// It wants to be shown credentials, or others.
+    Credentials(String),
+    Other(String),
+    Io(io::Error),
+}
+
+impl Refused {
+    /// It closed the connection in the middle.
+    pub(super) fn cut() -> Self {
+        Self::Other("it closed the connection before it had answered".into())
+    }
+}
+
+impl From<io::Error> for Refused {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::UnexpectedEof => Self::cut(),
+            _ => Self::Io(error),
+        }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Credentials(why) | Self::Other(why) => f.write_str(why),
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl StdError for Refused {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        match self {
+            Self::Io(error) => Some(error),
+            Self::Credentials(_) | Self::Other(_) => None,
+        }
     }
 }
 

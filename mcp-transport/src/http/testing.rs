@@ -1,12 +1,16 @@
 //! What the tests of this module share: a ping on its way, what answers it, an authority for TLS.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::{RootCertStore, ServerConfig, pki_types::PrivateKeyDer, server::WebPkiClientVerifier};
+use serde_json::{Value, json};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::mpsc,
     time::timeout,
@@ -81,7 +85,7 @@ pub(super) async fn read_request(stream: &mut (impl AsyncReadExt + Unpin)) -> St
 
 /// A test that waits this long has failed. It is no part of any test's meaning.
 pub(super) async fn in_time<T>(what: &str, future: impl Future<Output = T>) -> T {
-    let limit = Duration::from_secs(60);
+    let limit = Duration::from_secs(120);
     match timeout(limit, future).await {
         Ok(done) => done,
         Err(_) => panic!("waited for ever: {what}"),
@@ -98,6 +102,82 @@ pub(super) async fn listener() -> (TcpListener, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback");
     let port = listener.local_addr().expect("an address").port();
     (listener, port)
+}
+
+/// Answers as a server of MCP does, until the connection ends, and keeps what it was sent.
+pub(super) async fn serve_mcp(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    heard: Arc<Mutex<String>>,
+) {
+    let mut read = Vec::new();
+    loop {
+        let (request, body) = loop {
+            if let Some(request) = whole_request(&read) {
+                break request;
+            }
+            if stream.read_buf(&mut read).await.unwrap_or(0) == 0 {
+                return;
+            }
+        };
+        heard.lock().expect("whole").push_str(&request);
+        read.clear();
+        let message: Value = serde_json::from_str(&body).unwrap_or_default();
+        let answer = match &message["id"] {
+            Value::Null => "HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n".to_owned(),
+            id => {
+                let result = json!({"protocolVersion": "2025-06-18", "content": []});
+                let body = json!({"jsonrpc": "2.0", "id": id, "result": result}).to_string();
+                format!(
+                    "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nmcp-session-id: s\r\ncontent-length: {}\r\n\r\n{body}",
+                    body.len()
+                )
+            }
+        };
+        if stream.write_all(answer.as_bytes()).await.is_err() || stream.flush().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// A request and its body, once both are there; the client sends no other before it is answered.
+fn whole_request(read: &[u8]) -> Option<(String, String)> {
+    let text = std::str::from_utf8(read).ok()?;
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("content-length: "))
+        .map_or(0, |length| length.parse().expect("a length"));
+    (body.len() == length).then(|| (text.to_owned(), body.to_owned()))
+}
+
+/// Everything that is logged, as text.
+#[derive(Clone, Default)]
+pub(super) struct Log(pub(super) Arc<Mutex<String>>);
+
+impl tracing::field::Visit for Log {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        let line = format!("{field}={value:?}\n");
+        self.0.lock().expect("whole").push_str(&line);
+    }
+}
+
+impl tracing::Subscriber for Log {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, attributes: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        attributes.record(&mut self.clone());
+        tracing::span::Id::from_u64(1)
+    }
+    fn record(&self, _: &tracing::span::Id, values: &tracing::span::Record<'_>) {
+        values.record(&mut self.clone());
+    }
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, event: &tracing::Event<'_>) {
+        event.record(&mut self.clone());
+    }
+    fn enter(&self, _: &tracing::span::Id) {}
+    fn exit(&self, _: &tracing::span::Id) {}
 }
 
 /// An authority, what it vouches for, and the key of that.
@@ -133,6 +213,26 @@ impl Authority {
         let root = CertificateDer::from_pem_slice(self.pem.as_bytes()).expect("PEM");
         roots.add(root).expect("a root");
         roots
+    }
+
+    /// What a server of this authority on `localhost` or `h.invalid` accepts connections with.
+    pub(super) fn acceptor(&self, protocol: &str) -> TlsAcceptor {
+        let key = KeyPair::generate().expect("a key");
+        let names = ["localhost", "h.invalid"].map(str::to_owned);
+        let params = CertificateParams::new(names).expect("names");
+        let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("ring has every default")
+            .with_no_client_auth()
+            .with_single_cert(
+                vec![certificate.der().clone()],
+                PrivateKeyDer::try_from(key.serialize_der()).expect("a key"),
+            )
+            .expect("they fit");
+        config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+        TlsAcceptor::from(Arc::new(config))
     }
 
     /// A server of this authority that asks for a certificate of it.
