@@ -1,23 +1,30 @@
 //! The transport over TLS, with HTTP/1.1 and HTTP/2, against a server that writes what each test says.
 
-use std::sync::Arc;
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use rustls::{RootCertStore, ServerConfig, pki_types::PrivateKeyDer};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    sync::mpsc,
+    sync::{broadcast, mpsc},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use super::{
-    AddressPolicy, HttpClient, HttpConfig, HttpTransport, connect::Tls, proxy::Proxies,
+    AddressPolicy, HttpClient, HttpConfig, HttpTransport,
+    connect::Tls,
+    proxy::Proxies,
     resolve::Resolver,
+    testing::{Authority, in_time, listener},
 };
 use crate::{
     error::{Cause, ErrorKind, Outcome},
     jsonrpc::RequestId,
+    session::{Handler, RequestOptions, Session, SessionOptions},
     transport::{Incoming, Outgoing, Receiver, Transport},
 };
 
@@ -201,4 +208,137 @@ async fn a_certificate_that_nobody_vouches_for_ends_it_before_anything_is_sent()
         }
         other => panic!("{other:?}"),
     }
+}
+
+/// A server over HTTP/2 that lets each connection have one request open at a time, and what it was asked: the number
+/// of the connection, and the method.
+struct OneAtATime {
+    asked: Arc<Mutex<Vec<(usize, String)>>>,
+    /// What it says on streams that are held open.
+    says: broadcast::Sender<&'static str>,
+}
+
+impl OneAtATime {
+    async fn serve(&self, listener: TcpListener, acceptor: TlsAcceptor) {
+        for number in 0.. {
+            let (stream, _) = listener.accept().await.expect("a client");
+            let stream = acceptor.accept(stream).await.expect("it is trusted");
+            let (asked, says) = (self.asked.clone(), self.says.clone());
+            tokio::spawn(async move {
+                let mut http = h2::server::Builder::new()
+                    .max_concurrent_streams(1)
+                    .handshake::<_, Bytes>(stream)
+                    .await
+                    .expect("HTTP/2");
+                while let Some(Ok((request, answer))) = http.accept().await {
+                    let method = request.method().to_string();
+                    asked.lock().expect("whole").push((number, method));
+                    tokio::spawn(answer_over_http_2(request, answer, says.subscribe()));
+                }
+            });
+        }
+    }
+}
+
+async fn answer_over_http_2(
+    request: http::Request<h2::RecvStream>,
+    mut answer: h2::server::SendResponse<Bytes>,
+    mut says: broadcast::Receiver<&'static str>,
+) {
+    let head = |status: u16, kind: &str| {
+        let head = http::Response::builder().status(status);
+        head.header("content-type", kind).body(()).expect("a head")
+    };
+    if request.method() == http::Method::GET {
+        let stream = head(200, "text/event-stream");
+        let mut stream = answer.send_response(stream, false).expect("a client");
+        while let Ok(said) = says.recv().await {
+            let event = format!("data: {said}\n\n");
+            stream.send_data(event.into(), false).expect("a client");
+        }
+        return;
+    }
+    let mut body = request.into_body();
+    let mut read = Vec::new();
+    while let Some(Ok(more)) = body.data().await {
+        let _ = body.flow_control().release_capacity(more.len());
+        read.extend(more);
+    }
+    let message: serde_json::Value = serde_json::from_slice(&read).unwrap_or_default();
+    let id = &message["id"];
+    if id.is_null() {
+        answer
+            .send_response(head(202, "text/plain"), true)
+            .expect("a client");
+        return;
+    }
+    let result = serde_json::json!({"protocolVersion": "2025-06-18", "content": []});
+    let result = serde_json::json!({"jsonrpc": "2.0", "id": id, "result": result});
+    let mut stream = answer
+        .send_response(head(200, "application/json"), false)
+        .expect("a client");
+    stream
+        .send_data(result.to_string().into(), true)
+        .expect("a client");
+}
+
+/// Hands on what the server says on its own.
+struct Heard(mpsc::UnboundedSender<String>);
+
+impl Handler for Heard {
+    fn notification(&self, method: &str, _: Bytes) {
+        let _ = self.0.send(method.to_owned());
+    }
+}
+
+#[tokio::test]
+async fn over_http_2_with_one_request_at_a_time_the_standing_stream_holds_up_no_call() {
+    let authority = Authority::new();
+    let (listener, port) = listener().await;
+    let server = OneAtATime {
+        asked: Arc::default(),
+        says: broadcast::channel(8).0,
+    };
+    let client = HttpClient::over(
+        Tls::new(Some(authority.roots()), None).expect("good"),
+        Resolver::new(AddressPolicy::any()),
+        Proxies::default(),
+        true,
+    );
+    let url = format!("https://localhost:{port}/mcp");
+    let config = HttpConfig::new(&url, &[]).expect("good").with_stream(true);
+    let (tell, mut heard) = mpsc::unbounded_channel();
+    let using = async {
+        let session = Session::open(
+            Arc::new(HttpTransport::new(config, client)),
+            SessionOptions {
+                client_name: "test".into(),
+                client_version: "1".into(),
+                connect_deadline: tokio::time::Instant::now() + Duration::from_secs(60),
+                handler: Arc::new(Heard(tell)),
+            },
+        );
+        let session = session.await.expect("it opens");
+        for _ in 0..3 {
+            let call = || session.request("tools/call", None, RequestOptions::default());
+            let (one, other) = tokio::join!(call(), call());
+            one.and(other).expect("both answered");
+            let said = r#"{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}"#;
+            server.says.send(said).expect("the stream is open");
+            let method = heard.recv().await.expect("the session is held");
+            assert_eq!(method, "notifications/tools/list_changed");
+        }
+    };
+    tokio::select! {
+        () = in_time("a session", using) => {}
+        () = server.serve(listener, authority.acceptor("h2")) => {}
+    }
+    let asked = server.asked.lock().expect("whole");
+    let of = |method: &str| {
+        let of = asked.iter().filter(|(_, asked)| asked == method);
+        of.map(|&(number, _)| number).collect::<Vec<_>>()
+    };
+    // All messages on one connection, the stream on another.
+    assert_eq!(of("POST"), [0; 8], "{asked:?}");
+    assert_eq!(of("GET"), [1], "{asked:?}");
 }

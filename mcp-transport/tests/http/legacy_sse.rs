@@ -77,6 +77,63 @@ async fn messages_are_posted_to_the_endpoint_and_answered_on_the_stream() {
     posts.answer("202 Accepted", &[], "").await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_first_endpoint_stays_whatever_the_stream_names_later() {
+    let elsewhere = Server::start().await;
+    let server = Server::start().await;
+    let (mut client, mut stream) = started(&server).await;
+    client.request(0, "initialize");
+    let (mut posts, _) = server.request().await;
+    posts.answer("202 Accepted", &[], "").await;
+    client.written(0).await;
+    stream.event(&result(0, "{}")).await;
+    assert_eq!(client.message().await, result(0, "{}"));
+    let named = [
+        "/other".to_owned(),
+        "/messages?id=2".to_owned(),
+        format!("http://{}/messages?id=1", server.authority()),
+        elsewhere.url(),
+        "http://[".to_owned(),
+        String::new(),
+    ];
+    for (id, later) in (1..).zip(named) {
+        stream
+            .chunk(&format!("event: endpoint\ndata: {later}\n\n"))
+            .await;
+        // What came after it was read, so it was too.
+        let note = r#"{"jsonrpc":"2.0","method":"notifications/message"}"#;
+        stream.event(note).await;
+        assert_eq!(client.message().await, note);
+        client.request(id, "ping");
+        let request = posts.request().await;
+        assert_eq!(request.line, "POST /messages?id=1 HTTP/1.1", "{later}");
+        posts.answer("202 Accepted", &[], "").await;
+        client.written(id).await;
+        stream.event(&result(id, "{}")).await;
+        assert_eq!(client.message().await, result(id, "{}"));
+    }
+    tokio::select! {
+        _ = elsewhere.accept() => panic!("something went to another origin"),
+        () = all_is_quiet() => {}
+    }
+}
+
+#[tokio::test]
+async fn a_cookie_that_the_stream_sets_goes_along_with_messages_and_to_no_other_session() {
+    let server = Server::start().await;
+    let (starting, mut stream) = start(&server).await;
+    stream.begin_events(&[("set-cookie", "place=1")]).await;
+    stream.chunk("event: endpoint\ndata: /messages\n\n").await;
+    let client = starting.await.expect("no panic").expect("it starts");
+    client.request(0, "initialize");
+    let (_posts, request) = server.request().await;
+    assert_eq!(request.header("cookie"), Some("place=1"));
+    let (other, _stream) = started(&server).await;
+    other.request(0, "initialize");
+    let (_posts, request) = server.request().await;
+    assert_eq!(request.header("cookie"), None);
+}
+
 #[tokio::test]
 async fn with_the_stream_all_ends() {
     let server = Server::start().await;

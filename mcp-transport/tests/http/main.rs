@@ -4,6 +4,7 @@ mod answers;
 mod backlog;
 mod closing;
 mod connections;
+mod cookies;
 mod credentials;
 mod legacy_sse;
 mod redirects;
