@@ -114,6 +114,8 @@ struct State {
     told: Option<Demand>,
     /// The version that was refused last.
     refused: Option<u64>,
+    /// The version for which the host was last told of a stream that was refused.
+    told_of_stream: Option<u64>,
 }
 
 /// What a request was sent with, and how often the host had been asked for credentials by then.
@@ -177,6 +179,26 @@ impl Credentials {
         }
         self.demand(demand);
         false
+    }
+
+    /// Has the host told when a stream is refused on which the server speaks on its own. No call fails by that, and calls
+    /// that are let in say nothing of it: it is told once for what the host gives.
+    pub(super) fn hear_of_streams(me: &Arc<Self>) {
+        let Way::Http(http) = &me.way else { return };
+        // What is told holds the client that tells.
+        let weak = Arc::downgrade(me);
+        http.tell_of_refused_streams(move |error| {
+            let Some(me) = weak.upgrade() else { return };
+            let shown = {
+                let mut state = me.state();
+                let now = state.shown;
+                if state.told_of_stream.replace(now.version) == Some(now.version) {
+                    return;
+                }
+                now
+            };
+            me.refused(error, shown);
+        });
     }
 
     /// A call was answered that showed this: what the server wanted before is no more.

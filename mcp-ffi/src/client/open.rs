@@ -55,7 +55,7 @@ pub(super) fn failure(error: &error::Error) -> Failure {
 pub(super) struct Opener {
     way: Way,
     settings: RwLock<Arc<Settings>>,
-    credentials: Credentials,
+    credentials: Arc<Credentials>,
     env: Environment,
     /// What the server said and nobody has taken, on all its sessions.
     backlog: Backlog,
@@ -118,9 +118,11 @@ impl Opener {
             Way::Http(_, client) => credentials::Way::Http(client.clone()),
             Way::Host(_) => credentials::Way::Link,
         };
+        let credentials = Arc::new(Credentials::new(server, shown));
+        Credentials::hear_of_streams(&credentials);
         Ok(Self {
             way,
-            credentials: Credentials::new(server, shown),
+            credentials,
             settings: RwLock::new(Arc::new(settings)),
             backlog: Backlog::new(env.host.max_queued),
             env,

@@ -1,5 +1,11 @@
 //! Servers that want to see credentials, and a host that gives them.
 
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicUsize, Ordering},
+    mpsc::{Receiver, channel},
+};
+
 use mcp_budget::{Reason, State};
 use mcpconn::{
     CallOptions, Client, CredentialsNeeded, Error, Event, EventKind, Kind, Outcome, Scope,
@@ -8,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::{
     answered, client, completion, next,
-    server::{Answer, Asked, Gate, Server, arrival},
+    server::{Answer, Asked, Gate, Numbered, Server, arrival},
 };
 
 const CHALLENGE: &str =
@@ -133,6 +139,106 @@ fn a_call_that_is_refused_after_the_host_gave_others_is_sent_again() {
     assert_eq!(answered(&client, id), "answered");
 }
 
+/// How often each of these calls ended, and how often the host was asked for credentials, up to the last of them.
+fn ends_of(client: &Client, calls: &[u64]) -> (Vec<Event>, usize) {
+    let (mut ended, mut needed) = (Vec::new(), 0);
+    let mut see = |event: Event| {
+        needed += usize::from(matches!(event.kind, EventKind::CredentialsNeeded(_)));
+        if calls.contains(&event.id) && event.is_completion() {
+            ended.push(event);
+        }
+        ended.len()
+    };
+    while see(next(client, |_| true)) < calls.len() {}
+    while let Some(event) = client.next_event() {
+        see(event);
+    }
+    ended.sort_unstable_by_key(|event| event.id);
+    let ids: Vec<_> = ended.iter().map(|event| event.id).collect();
+    assert_eq!(ids, calls, "each ends once");
+    (ended, needed)
+}
+
+const MANY: usize = 32;
+
+/// Holds calls that show no good credentials until the gate opens, and then refuses them; counts those that it runs.
+fn refusing_many(keeps_sessions: bool) -> (Server, Arc<Gate>, Receiver<()>, Arc<AtomicUsize>) {
+    let (gate, arrivals) = Gate::new();
+    let run = Arc::new(AtomicUsize::new(0));
+    let server = Server::start({
+        let (gate, run) = (gate.clone(), run.clone());
+        move |asked| match (asked.method(), asked.authorization.as_str()) {
+            ("tools/call", "Bearer good") => {
+                run.fetch_add(1, Ordering::Relaxed);
+                asked.text("answered")
+            }
+            ("tools/call", _) => {
+                gate.pass();
+                Answer::challenge(UNAUTHORIZED, CHALLENGE)
+            }
+            ("initialize", _) if keeps_sessions => asked.open("1"),
+            ("initialize", _) => asked.open_without_session(),
+            _ => asked.usual(),
+        }
+    });
+    (server, gate, arrivals, run)
+}
+
+#[test]
+fn for_many_calls_refused_together_the_host_is_asked_once_and_each_of_them_ends_once() {
+    for (keeps_sessions, scope) in [(false, ""), (true, ""), (false, "chat"), (true, "chat")] {
+        let (server, gate, arrivals, run) = refusing_many(keeps_sessions);
+        let client = client(&server.config(quick()));
+        let scope = Scope::new("", scope);
+        let calls: Vec<_> = (0..MANY).map(|_| call(&client, &scope, "any")).collect();
+        for _ in &calls {
+            arrival(&arrivals);
+        }
+        gate.open();
+        let (ended, needed) = ends_of(&client, &calls);
+        for event in ended {
+            let error = failure(event);
+            assert_eq!(error.kind, Kind::Auth, "{error}");
+            assert!(matches!(
+                error.outcome,
+                Outcome::Rejected | Outcome::NotSent
+            ));
+        }
+        assert_eq!(needed, 1);
+        client
+            .set_header("", "server", "authorization", "Bearer good")
+            .unwrap();
+        let calls: Vec<_> = (0..MANY).map(|_| call(&client, &scope, "any")).collect();
+        let (ended, needed) = ends_of(&client, &calls);
+        for event in ended {
+            assert!(matches!(event.kind, EventKind::Result(_)), "{event:?}");
+        }
+        assert_eq!((needed, run.load(Ordering::Relaxed)), (0, MANY));
+    }
+}
+
+#[test]
+fn many_calls_that_are_refused_after_the_host_gave_others_are_each_run_once() {
+    for (keeps_sessions, scope) in [(false, ""), (true, ""), (false, "chat"), (true, "chat")] {
+        let (server, gate, arrivals, run) = refusing_many(keeps_sessions);
+        let client = client(&server.config(quick()));
+        let scope = Scope::new("", scope);
+        let calls: Vec<_> = (0..MANY).map(|_| call(&client, &scope, "any")).collect();
+        for _ in &calls {
+            arrival(&arrivals);
+        }
+        client
+            .set_header("", "server", "authorization", "Bearer good")
+            .unwrap();
+        gate.open();
+        let (ended, needed) = ends_of(&client, &calls);
+        for event in ended {
+            assert!(matches!(event.kind, EventKind::Result(_)), "{event:?}");
+        }
+        assert_eq!((needed, run.load(Ordering::Relaxed)), (0, MANY));
+    }
+}
+
 #[test]
 fn a_server_that_lets_in_and_refuses_calls_is_parked_until_it_is_shown_something_else() {
     let server = Server::start(
@@ -252,4 +358,91 @@ fn a_header_that_cannot_be_given_is_refused_and_its_value_not_shown() {
     client.close(None);
     let error = client.set_header("", "server", "authorization", "x");
     assert_eq!(error.unwrap_err().kind, Kind::Closed);
+}
+
+/// Lets everything in but the stream on which it speaks on its own, which it gives the first session `first` times and
+/// then, as all others', to good credentials alone; there it says that its tools changed. Also the sessions that asked
+/// for one.
+fn giving_no_stream(first: usize) -> (Server, Receiver<(String, String)>) {
+    let (ask, asked_for) = channel();
+    let (sessions, given) = (Numbered::default(), AtomicUsize::new(0));
+    let held = Mutex::new(Vec::new());
+    let server = Server::start(move |asked| match asked.method() {
+        "initialize" => sessions.open(&asked),
+        "tools/call" => asked.text("answered"),
+        _ if asked.http == "GET" => {
+            let _ = ask.send((asked.session.clone(), asked.authorization.clone()));
+            let is_given = given.fetch_add(1, Ordering::Relaxed) < first;
+            if !is_given && asked.authorization != "Bearer good" {
+                return Answer::challenge(UNAUTHORIZED, CHALLENGE);
+            }
+            let (say, said) = channel();
+            let changed = r#"{"jsonrpc":"2.0","method":"notifications/resources/updated"}"#;
+            say.send(format!("retry: 1\ndata: {changed}\n\n")).unwrap();
+            if asked.authorization == "Bearer good" {
+                held.lock().unwrap().push(say);
+            }
+            Answer::stream(said)
+        }
+        _ => asked.usual(),
+    });
+    (server, asked_for)
+}
+
+#[test]
+fn a_stream_that_is_refused_alone_costs_no_call_and_the_host_is_asked_once() {
+    let (server, asked_for) = giving_no_stream(0);
+    let client = client(&server.config(quick()));
+    let home = Scope::default();
+    let first = call(&client, &home, "any");
+    let (mut was_asked, mut was_answered) = (false, false);
+    next(&client, |event| {
+        was_asked |= matches!(event.kind, EventKind::CredentialsNeeded(_));
+        was_answered |= event.id == first && matches!(event.kind, EventKind::Result(_));
+        was_asked && was_answered
+    });
+    for _ in 0..5 {
+        let again = call(&client, &home, "any");
+        next(&client, |event| {
+            let asked = matches!(event.kind, EventKind::CredentialsNeeded(_));
+            assert!(!asked, "asked again");
+            event.id == again && matches!(event.kind, EventKind::Result(_))
+        });
+    }
+    let given = ("1".to_owned(), "Bearer good".to_owned());
+    assert_eq!(
+        asked_for.try_iter().collect::<Vec<_>>(),
+        [("1".to_owned(), String::new())]
+    );
+    client
+        .set_header("", "server", "authorization", "Bearer good")
+        .unwrap();
+    next(&client, |event| {
+        assert!(!matches!(event.kind, EventKind::CredentialsNeeded(_)));
+        matches!(event.kind, EventKind::ResourceUpdated(_))
+    });
+    assert_eq!(asked_for.try_iter().collect::<Vec<_>>(), [given]);
+    let status = client.server_status("", "server").unwrap();
+    assert_eq!((status.state, status.generation), (State::Proven, 1));
+}
+
+#[test]
+fn a_stream_that_was_given_and_is_refused_is_first_taken_for_the_loss_of_the_session() {
+    let (server, asked_for) = giving_no_stream(1);
+    let client = client(&server.config(quick()));
+    let home = Scope::default();
+    assert_eq!(answered(&client, call(&client, &home, "any")), "answered");
+    next(
+        &client,
+        |event| matches!(&event.kind, EventKind::ServerState(status) if status.state == State::Idle),
+    );
+    let again = call(&client, &home, "any");
+    let (mut was_asked, mut was_answered) = (false, false);
+    next(&client, |event| {
+        was_asked |= matches!(event.kind, EventKind::CredentialsNeeded(_));
+        was_answered |= event.id == again && matches!(event.kind, EventKind::Result(_));
+        was_asked && was_answered
+    });
+    let sessions = asked_for.try_iter().map(|(session, _)| session);
+    assert_eq!(sessions.collect::<Vec<_>>(), ["1", "1", "2"]);
 }

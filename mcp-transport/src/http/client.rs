@@ -123,6 +123,14 @@ impl HttpClient {
         }
     }
 
+    /// Has `tell` called when a session is refused the stream on which the server speaks on its own, for want of
+    /// credentials: no request fails by that, and the stream is asked for again once a header was set. What is told of
+    /// is [`ErrorKind::Auth`], or without a challenge to 403 [`ErrorKind::Protocol`]. Called on the runtime that the
+    /// session lives on, and must not block. The first `tell` stays.
+    pub fn tell_of_refused_streams(&self, tell: impl Fn(&Error) + Send + Sync + 'static) {
+        self.inner.credentials.hear_of_streams(tell);
+    }
+
     pub(super) fn credentials(&self) -> &Credentials {
         &self.inner.credentials
     }

@@ -2,8 +2,9 @@
 
 use std::{
     collections::VecDeque,
+    fmt,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -11,11 +12,15 @@ use std::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tokio::sync::watch;
 
+use crate::error::Error;
+
 /// How many former headers are kept in mind.
 const FORMER: usize = 8;
 
+/// Hears of an error.
+type Tell = Box<dyn Fn(&Error) + Send + Sync>;
+
 /// Shared by all sessions of a binding.
-#[derive(Debug)]
 pub(super) struct Credentials {
     /// Headers in place of the configuration's.
     replaced: watch::Sender<Vec<(HeaderName, HeaderValue)>>,
@@ -24,6 +29,8 @@ pub(super) struct Credentials {
     /// The method whose 401 was last taken as the loss of a session.
     suspected: Mutex<Option<String>>,
     is_suspected: AtomicBool,
+    /// Hears of standing streams that are refused for want of credentials.
+    of_streams: OnceLock<Tell>,
 }
 
 impl Credentials {
@@ -33,6 +40,7 @@ impl Credentials {
             former: Mutex::default(),
             suspected: Mutex::default(),
             is_suspected: AtomicBool::new(false),
+            of_streams: OnceLock::new(),
         }
     }
 
@@ -65,6 +73,17 @@ impl Credentials {
         let former = self.former();
         for (name, value) in self.replaced.borrow().iter().chain(former.iter()) {
             headers.append(name, value.clone());
+        }
+    }
+
+    /// Has this called from now on with what refuses a standing stream; the first stays.
+    pub(super) fn hear_of_streams(&self, tell: impl Fn(&Error) + Send + Sync + 'static) {
+        let _ = self.of_streams.set(Box::new(tell));
+    }
+
+    pub(super) fn tell_of_stream(&self, error: &Error) {
+        if let Some(tell) = self.of_streams.get() {
+            tell(error);
         }
     }
 
@@ -105,6 +124,12 @@ impl Credentials {
         self.suspected
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").finish_non_exhaustive()
     }
 }
 

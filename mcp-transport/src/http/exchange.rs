@@ -307,7 +307,7 @@ impl Exchange {
                     %error,
                     "a stream could not be resumed yet"
                 ),
-                Opening::Refused(_, refusal) | Opening::Unauthorized(refusal) => {
+                Opening::Refused(_, refusal) | Opening::Unauthorized(_, refusal) => {
                     if matches!(refusal.kind, ErrorKind::Expired | ErrorKind::Auth) {
                         // It was sent all the same, and may have run.
                         return Err(refusal.with_outcome(Outcome::Unknown));

@@ -79,7 +79,9 @@ impl Shared {
         let mut events = match opening {
             Ok(Opening::Open(events)) => events,
             Ok(
-                Opening::Refused(_, error) | Opening::Unauthorized(error) | Opening::NotNow(error),
+                Opening::Refused(_, error)
+                | Opening::Unauthorized(_, error)
+                | Opening::NotNow(error),
             ) => {
                 return Err(error);
             }

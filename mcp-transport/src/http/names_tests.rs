@@ -205,6 +205,61 @@ async fn from_http_to_https_on_any_other_ports_a_redirect_gets_nothing() {
     }
 }
 
+/// One of the kernel's sockets (`/proc/net/tcp`, proc(5)).
+#[cfg(target_os = "linux")]
+#[derive(Debug)]
+struct Socket {
+    local: String,
+    remote: String,
+    state: u8,
+    /// What timer runs for it, and in how many hundredths of a second it is due.
+    timer: (u8, u64),
+}
+
+#[cfg(target_os = "linux")]
+impl Socket {
+    /// All of them, but for such as come and go while they are read.
+    fn all() -> Vec<Self> {
+        let table = std::fs::read_to_string("/proc/self/net/tcp").expect("the sockets");
+        let hex = |text: &str| u64::from_str_radix(text, 16).expect("a number");
+        let small = |text: &str| u8::try_from(hex(text)).expect("a small number");
+        let socket = |line: &str| {
+            let line: Vec<_> = line.split_whitespace().collect();
+            let (kind, due) = line[5].split_once(':').expect("a timer");
+            Self {
+                local: line[1].to_owned(),
+                remote: line[2].to_owned(),
+                state: small(line[3]),
+                timer: (small(kind), hex(due)),
+            }
+        };
+        table.lines().skip(1).map(socket).collect()
+    }
+
+    /// Waits for one of which this says something.
+    async fn found<T>(say: impl Fn(&Self) -> Option<T>) -> T {
+        in_time("a socket", async {
+            loop {
+                if let Some(said) = Self::all().iter().find_map(&say) {
+                    break said;
+                }
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+        })
+        .await
+    }
+}
+
+/// As the kernel writes it there.
+#[cfg(target_os = "linux")]
+fn written(address: SocketAddr) -> String {
+    let SocketAddr::V4(address) = address else {
+        panic!("not of IPv4")
+    };
+    let ip = u32::from_ne_bytes(address.ip().octets());
+    format!("{ip:08X}:{:04X}", address.port())
+}
+
 /// A port of this machine that is taken and refuses connections.
 fn refusing() -> (TcpSocket, SocketAddr) {
     let socket = TcpSocket::new_v4().expect("a socket");
@@ -270,12 +325,14 @@ async fn of_several_addresses_those_that_refuse_or_do_not_answer_are_soon_passed
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn an_attempt_that_is_late_goes_on_beside_the_next_and_the_first_to_be_let_in_is_used() {
-    let (_held, refuses) = refusing();
-    let mut late = Swallowing::new();
-    let each = vec![vec![late.address, refuses]];
+    const SYN_SENT: u8 = 2;
+    let (mut late, silent) = (Swallowing::new(), Swallowing::new());
+    let each = vec![vec![late.address, silent.address]];
     let (client, _) = leading_to(AddressPolicy::any(), each);
     let ping = Ping::sent("http://h.invalid/mcp", client).await;
-    // One that waited is taken out, so that there is room when the kernel knocks again.
+    let next = written(silent.address);
+    Socket::found(|socket| (socket.remote == next && socket.state == SYN_SENT).then_some(())).await;
+    // Those that waited are taken out, so that there is room when the kernel knocks again.
     let (listener, waiting) = &mut late._held;
     let mut stream = loop {
         let stream = accepted(listener).await;
@@ -313,25 +370,6 @@ async fn where_no_address_lets_in_it_is_said_of_one_that_could_be_reached() {
     assert!(error.message.contains("no address"), "{error}");
 }
 
-/// The timer that the kernel runs for the socket with this local address, and in how many hundredths of a second it
-/// is due (`/proc/net/tcp`, proc(5)).
-#[cfg(target_os = "linux")]
-fn timer(local: SocketAddr) -> Option<(u8, u64)> {
-    let SocketAddr::V4(local) = local else {
-        panic!("not of IPv4")
-    };
-    let address = u32::from_ne_bytes(local.ip().octets());
-    let wanted = format!("{address:08X}:{:04X}", local.port());
-    let table = std::fs::read_to_string("/proc/self/net/tcp").expect("the sockets");
-    let line = table
-        .lines()
-        .map(|line| line.split_whitespace().collect::<Vec<_>>())
-        .find(|line| line.get(1) == Some(&wanted.as_str()))?;
-    let (kind, due) = line[5].split_once(':').expect("a timer");
-    let due = u64::from_str_radix(due, 16).expect("a number");
-    Some((kind.parse().expect("a number"), due))
-}
-
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_connection_that_is_silent_for_half_a_minute_is_probed_by_the_kernel() {
@@ -342,15 +380,11 @@ async fn a_connection_that_is_silent_for_half_a_minute_is_probed_by_the_kernel()
         let _ping = Ping::sent(&format!("{name}:{port}/mcp"), client).await;
         let mut stream = accepted(&server).await;
         read_request(&mut stream).await;
-        let of_client = stream.peer_addr().expect("a peer");
+        let of_client = written(stream.peer_addr().expect("a peer"));
         // Until what it sent is acknowledged there is a timer for that.
-        let due = in_time("the timer", async {
-            loop {
-                match timer(of_client).expect("the client's socket") {
-                    (KEEPALIVE, due) => break due,
-                    _ => tokio::time::sleep(std::time::Duration::from_millis(10)).await,
-                }
-            }
+        let due = Socket::found(|socket| match socket.timer {
+            (KEEPALIVE, due) if socket.local == of_client => Some(due),
+            _ => None,
         });
         let due = due.await;
         assert!((2000..=3000).contains(&due), "due in {due} hundredths");

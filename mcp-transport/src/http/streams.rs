@@ -35,6 +35,9 @@ use crate::{
 /// says on account of them is lost where it has no stream to say it on. Some send no head before the first event.
 const FIRST_WORD: Duration = Duration::from_secs(1);
 
+/// What the standing stream is among the methods of requests.
+const STREAM: &str = "GET";
+
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// What came of asking for a stream.
@@ -43,8 +46,8 @@ pub(super) enum Opening {
     Open(Box<Events>),
     /// The server does not give it, and will not; with the status, where it was that.
     Refused(Option<StatusCode>, Error),
-    /// The server does not give it to these credentials.
-    Unauthorized(Error),
+    /// The server does not give it to these credentials; with the status.
+    Unauthorized(StatusCode, Error),
     /// It may be given another time.
     NotNow(Error),
 }
@@ -199,7 +202,7 @@ impl Shared {
             return Opening::Refused(Some(head.status), answer.foreign());
         }
         match head.status.as_u16() {
-            401 | 403 => Opening::Unauthorized(self.discreet(answer.refusal())),
+            401 | 403 => Opening::Unauthorized(head.status, self.discreet(answer.refusal())),
             408 | 425 | 429 | 500 | 502..=599 => Opening::NotNow(answer.refusal()),
             _ => Opening::Refused(Some(head.status), answer.refusal()),
         }
@@ -231,6 +234,7 @@ impl Shared {
                 Opening::Open(events) => {
                     let mut events = events.listening(self.ear.listen());
                     was_open = true;
+                    self.client.credentials().let_in(|| Some(STREAM.into()));
                     let resumed = stream.is_resumable();
                     let ended = loop {
                         let event = match self.next_event(&mut events).await {
@@ -259,8 +263,20 @@ impl Shared {
                     tracing::debug!(origin, %error, "the server has no standing stream");
                     return;
                 }
-                Opening::Unauthorized(error) => {
+                Opening::Unauthorized(StatusCode::UNAUTHORIZED, error)
+                    if was_open && self.may_be_over() =>
+                {
+                    tracing::debug!(origin, %error, "the standing stream is no longer given");
+                    self.expired();
+                    self.end_if_idle(Error::new(ErrorKind::Expired, error.message));
+                    return;
+                }
+                Opening::Unauthorized(_, error) => {
                     tracing::debug!(origin, %error, "the standing stream waits for credentials");
+                    // Else it is asked for at once with others.
+                    if headers_change.has_changed().is_ok_and(|changed| !changed) {
+                        self.client.credentials().tell_of_stream(&error);
+                    }
                     if headers_change.changed().await.is_err() {
                         return;
                     }
@@ -273,6 +289,11 @@ impl Shared {
                 return;
             }
         }
+    }
+
+    /// Whether a 401 that the standing stream met may be the loss of the session, as with a request of it.
+    fn may_be_over(&self) -> bool {
+        self.state().session.is_some() && self.client.credentials().may_be_expiry(STREAM)
     }
 
     /// Delivers what an event brought that is no part of an answer being read: on a standing stream, or out of place

@@ -208,14 +208,56 @@ async fn refused_for_want_of_credentials_it_waits_for_new_ones() {
     posts.request().await;
     posts.answer("202 Accepted", &[], "").await;
     let (mut stream, _) = server.request().await;
-    stream.answer("401 Unauthorized", &[], "").await;
+    let (tell, told) = std::sync::mpsc::channel();
+    pool.tell_of_refused_streams(move |error| drop(tell.send(error.clone())));
+    let challenge = [("www-authenticate", "Bearer scope=\"a\"")];
+    stream.answer("401 Unauthorized", &challenge, "").await;
     stream.hang_up().await;
     is_let_alone(&server, 24 * HOUR).await;
+    let [error] = &told.try_iter().collect::<Vec<_>>()[..] else {
+        panic!("not told once");
+    };
+    assert_eq!(error.kind, ErrorKind::Auth);
+    assert!(error.challenge.is_some());
+    assert!(client.left().is_empty());
     pool.set_header("Authorization", Some("Bearer new"))
         .expect("a header");
     let (_, request) = server.request().await;
     assert!(request.line.starts_with("GET"));
     assert_eq!(request.header("authorization"), Some("Bearer new"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_with_401_after_it_was_there_the_session_is_over_once() {
+    let server = Server::start().await;
+    let pool = HttpClient::new();
+    let (tell, told) = std::sync::mpsc::channel();
+    pool.tell_of_refused_streams(move |error| tell.send(error.kind).expect("it is held"));
+    for is_first in [true, false] {
+        let mut client = Client::over(listening(&server), pool.clone()).await;
+        let mut posts = client.open(&server, &[("mcp-session-id", "s")]).await;
+        client.notify("notifications/initialized");
+        posts.request().await;
+        posts.answer("202 Accepted", &[], "").await;
+        let (mut stream, _) = server.request().await;
+        if is_first {
+            stream.begin_events(&[]).await;
+            stream.end_chunks().await;
+            stream.hang_up().await;
+            (stream, _) = server.request().await;
+        }
+        stream.answer("401 Unauthorized", &[], "").await;
+        stream.hang_up().await;
+        if is_first {
+            assert_eq!(client.ended().await, ErrorKind::Expired);
+            assert!(told.try_recv().is_err());
+        } else {
+            // Lost again at once: it is the credentials.
+            is_let_alone(&server, HOUR).await;
+            assert!(client.left().is_empty());
+            assert_eq!(told.try_recv(), Ok(ErrorKind::Auth));
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
