@@ -23,15 +23,17 @@ impl EventFd {
     pub(crate) fn raise(&self) {
         let one = 1u64.to_ne_bytes();
         // SAFETY: the buffer is 8 bytes long and outlives the call. The counter cannot overflow,
-        // because it is cleared between two raises, so the write cannot fail.
+        // because it is cleared before there are many raises, so the write cannot fail.
         unsafe { libc::write(self.0.as_raw_fd(), one.as_ptr().cast(), one.len()) };
     }
 
-    pub(crate) fn clear(&self) {
+    /// Says how often it was raised since it was last cleared.
+    pub(crate) fn clear(&self) -> u64 {
         let mut count = [0u8; 8];
         // SAFETY: the buffer is 8 bytes long and outlives the call. A read of a cleared counter
-        // fails with EAGAIN, which is what we want of it.
+        // fails with EAGAIN, which leaves the buffer as it is.
         unsafe { libc::read(self.0.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+        u64::from_ne_bytes(count)
     }
 
     pub(crate) fn as_raw_fd(&self) -> RawFd {
@@ -74,10 +76,11 @@ mod tests {
         let fd = EventFd::new().unwrap();
         assert!(!readable(&fd));
         fd.raise();
+        fd.raise();
         assert!(readable(&fd));
-        fd.clear();
+        assert_eq!(fd.clear(), 2);
         assert!(!readable(&fd));
-        fd.clear();
+        assert_eq!(fd.clear(), 0);
         assert!(!readable(&fd));
     }
 }

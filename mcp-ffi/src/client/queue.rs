@@ -41,6 +41,17 @@ struct State {
     newest: HashMap<Latest, Event>,
     end: End,
     fd_is_used: bool,
+    /// How often the descriptor was raised, or is about to be, and that was not read back.
+    raised: u64,
+}
+
+/// Whoever put something into an empty queue raises the descriptor, after the lock was given back: it wakes the host,
+/// which takes that very lock.
+#[must_use = "the host waits for it"]
+#[derive(Debug, PartialEq, Eq)]
+enum Then {
+    Raise,
+    Nothing,
 }
 
 #[derive(Debug)]
@@ -89,6 +100,7 @@ impl EventQueue {
         if !state.fd_is_used {
             state.fd_is_used = true;
             if !state.is_empty() {
+                state.raised += 1;
                 self.fd.raise();
             }
         }
@@ -104,55 +116,74 @@ impl EventQueue {
     /// its server, which is read on then and there.
     #[must_use = "it is to be dropped outside of every lock"]
     pub(super) fn put(&self, lane: Lane, event: Event) -> Option<Event> {
+        let (gone, then) = self.add(lane, event);
+        self.follow(then);
+        gone
+    }
+
+    fn add(&self, lane: Lane, event: Event) -> (Option<Event>, Then) {
         let mut state = self.state();
         if !matches!(state.end, End::Open) {
-            return Some(event);
+            return (Some(event), Then::Nothing);
         }
         let was_empty = state.is_empty();
         let gone = state.push(lane, event);
-        self.announce(&state, was_empty);
-        gone
+        (gone, self.announce(&mut state, was_empty))
     }
 
     /// Takes a server's request out again, if it was not taken yet.
     pub(super) fn take_back(&self, lane: Lane, id: u64) -> Option<Event> {
         let mut state = self.state();
         let event = state.take_back(lane, id)?;
-        self.hush_if_empty(&state);
+        self.hush_if_empty(&mut state);
         Some(event)
     }
 
     /// Adds the last event.
     pub(super) fn end(&self, event: Event) {
         let mut state = self.state();
-        if matches!(state.end, End::Open) {
-            let was_empty = state.is_empty();
-            state.end = End::Closing(event);
-            self.announce(&state, was_empty);
-            self.arrived.notify_waiters();
+        if !matches!(state.end, End::Open) {
+            return;
         }
+        let was_empty = state.is_empty();
+        state.end = End::Closing(event);
+        let then = self.announce(&mut state, was_empty);
+        self.arrived.notify_waiters();
+        drop(state);
+        self.follow(then);
     }
 
-    /// Called with the lock held, so that the descriptor never tells another story than the queue.
-    fn announce(&self, state: &State, was_empty: bool) {
-        if was_empty {
-            if state.fd_is_used {
-                self.fd.raise();
-            }
-            self.arrived.notify_waiters();
+    fn announce(&self, state: &mut State, was_empty: bool) -> Then {
+        if !was_empty {
+            return Then::Nothing;
+        }
+        self.arrived.notify_waiters();
+        if !state.fd_is_used {
+            return Then::Nothing;
+        }
+        state.raised += 1;
+        Then::Raise
+    }
+
+    fn follow(&self, then: Then) {
+        if then == Then::Raise {
+            self.fd.raise();
+            // What was announced may have been taken before.
+            self.hush_if_empty(&mut self.state());
         }
     }
 
     pub(super) fn pop(&self) -> Option<Event> {
         let mut state = self.state();
         let event = state.pop()?;
-        self.hush_if_empty(&state);
+        self.hush_if_empty(&mut state);
         Some(event)
     }
 
-    fn hush_if_empty(&self, state: &State) {
-        if state.fd_is_used && state.is_empty() {
-            self.fd.clear();
+    /// With the lock held, so that what is announced meanwhile is not hushed with it.
+    fn hush_if_empty(&self, state: &mut State) {
+        if state.raised > 0 && state.is_empty() {
+            state.raised -= self.fd.clear();
         }
     }
 
@@ -384,6 +415,29 @@ mod tests {
         queue.push(Lane(1), failure(2));
         assert!(is_readable(queue.fd()));
         assert_eq!(ids(&queue), [2]);
+        assert!(!is_readable(fd));
+    }
+
+    #[test]
+    fn an_event_that_was_taken_before_the_descriptor_told_of_it_leaves_it_silent() {
+        let queue = queue();
+        let fd = queue.fd();
+        let (_, late) = queue.add(Lane(1), failure(1));
+        assert_eq!(ids(&queue), [1]);
+        // Another comes and goes meanwhile.
+        queue.push(Lane(1), failure(2));
+        assert!(is_readable(fd));
+        assert_eq!(ids(&queue), [2]);
+        assert!(!is_readable(fd));
+        queue.follow(late);
+        assert!(!is_readable(fd));
+        // And one that stays is told of, whoever is late.
+        let (_, late) = queue.add(Lane(1), failure(3));
+        assert_eq!(ids(&queue), [3]);
+        queue.push(Lane(1), failure(4));
+        queue.follow(late);
+        assert!(is_readable(fd));
+        assert_eq!(ids(&queue), [4]);
         assert!(!is_readable(fd));
     }
 
