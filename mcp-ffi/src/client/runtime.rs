@@ -148,7 +148,7 @@ impl Driver {
     /// Drives the runtime on this thread until the future is done. `None` if somebody else waits already.
     pub(super) fn wait<F: Future>(&self, until: F) -> Option<F::Output> {
         let turn = WaiterTurn::take(&self.turns)?;
-        let _off = SigpipeOff::new();
+        let _off = SigpipeOff::before_a_write();
         let output = self.runtime().block_on(async {
             self.turns.start_begun();
             until.await

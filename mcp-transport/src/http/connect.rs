@@ -3,7 +3,7 @@
 use std::{
     error::Error as StdError,
     fmt,
-    future::{Ready, ready},
+    future::{Ready, poll_fn, ready},
     io,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
@@ -31,7 +31,10 @@ use super::{
     resolve::{Resolver, Unresolved},
     socks, tunnel,
 };
-use crate::error::{Cause, Error, ErrorKind};
+use crate::{
+    error::{Cause, Error, ErrorKind},
+    stdio::about_to_write,
+};
 
 type BoxError = Box<dyn StdError + Send + Sync>;
 type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
@@ -174,7 +177,11 @@ impl Service<Uri> for Connector {
     }
 
     fn call(&mut self, uri: Uri) -> Self::Future {
-        Box::pin(self.clone().connect(uri))
+        let mut connecting = Box::pin(self.clone().connect(uri));
+        Box::pin(poll_fn(move |cx| {
+            about_to_write();
+            connecting.as_mut().poll(cx)
+        }))
     }
 }
 
@@ -182,6 +189,14 @@ impl Service<Uri> for Connector {
 pub(super) struct Link {
     stream: MaybeHttpsStream<Tcp>,
     is_forwarded: bool,
+}
+
+impl Link {
+    /// The stream, to be read or written: with TLS either may write, and in several pieces at once, which raises SIGPIPE.
+    fn stream(&mut self) -> Pin<&mut MaybeHttpsStream<Tcp>> {
+        about_to_write();
+        Pin::new(&mut self.stream)
+    }
 }
 
 impl Connection for Link {
@@ -199,7 +214,7 @@ impl Read for Link {
         cx: &mut Context<'_>,
         buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
+        self.stream().poll_read(cx, buffer)
     }
 }
 
@@ -209,15 +224,15 @@ impl Write for Link {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
+        self.stream().poll_write(cx, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        self.stream().poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        self.stream().poll_shutdown(cx)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -229,7 +244,7 @@ impl Write for Link {
         cx: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(cx, bytes)
+        self.stream().poll_write_vectored(cx, bytes)
     }
 }
 

@@ -32,11 +32,15 @@ mod tail;
 mod transport;
 
 #[cfg(target_os = "linux")]
+pub(crate) use self::sigpipe::about_to_write;
+#[cfg(target_os = "linux")]
 pub use self::{
     sigpipe::SigpipeOff, spawner::Spawner, sys::with_signals_blocked, transport::StdioTransport,
 };
 
 #[cfg(not(target_os = "linux"))]
 mod unsupported;
+#[cfg(not(target_os = "linux"))]
+pub(crate) use self::unsupported::about_to_write;
 #[cfg(not(target_os = "linux"))]
 pub use self::unsupported::{SigpipeOff, Spawner, StdioTransport, with_signals_blocked};

@@ -7,7 +7,8 @@
 use std::{
     collections::VecDeque,
     fs::File,
-    io::{self, IoSlice, Write},
+    io::{self, IoSlice},
+    os::fd::AsFd,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -21,7 +22,7 @@ use crate::{
     transport::{Incoming, Outgoing, Receiver},
 };
 
-use super::{inherited::End, sigpipe::SigpipeOff};
+use super::{inherited::End, sigpipe};
 
 /// How many messages go into one system call: two slices each, of the 1,024 that the kernel takes.
 const AT_ONCE: usize = 256;
@@ -174,7 +175,6 @@ impl Outbox {
         let Some(stdin) = queue.stdin.clone() else {
             return;
         };
-        let _off = SigpipeOff::new();
         while !queue.messages.is_empty() {
             match write_some(stdin.get_ref(), &queue.messages, queue.written) {
                 Ok(0) => {
@@ -214,17 +214,13 @@ impl Outbox {
     }
 }
 
-fn write_some(
-    mut stdin: &File,
-    messages: &VecDeque<Outgoing>,
-    written: usize,
-) -> io::Result<usize> {
+fn write_some(stdin: &File, messages: &VecDeque<Outgoing>, written: usize) -> io::Result<usize> {
     // The usual case without an allocation.
     if messages.len() == 1 {
         let mut slices = [IoSlice::new(&messages[0].bytes), IoSlice::new(b"\n")];
         let mut slices = &mut slices[..];
         IoSlice::advance_slices(&mut slices, written);
-        return stdin.write_vectored(slices);
+        return sigpipe::write(stdin.as_fd(), slices);
     }
     let messages = messages.iter().take(AT_ONCE);
     let mut slices: Vec<_> = messages
@@ -232,7 +228,7 @@ fn write_some(
         .collect();
     let mut slices = &mut slices[..];
     IoSlice::advance_slices(&mut slices, written);
-    stdin.write_vectored(slices)
+    sigpipe::write(stdin.as_fd(), slices)
 }
 
 impl std::fmt::Debug for Outbox {

@@ -1,31 +1,49 @@
 //! Keeps SIGPIPE off a thread while it writes.
 //!
 //! Only Rust's own `main` ignores the signal. In a C host it has its default, which ends the process when a
-//! server goes while we write to it. A pipe has no flag against that, nor has a vectored write to a socket, so
-//! that the signal is blocked on the writing thread, and taken off it where a write raised it.
+//! server goes while we write to it. A pipe has no flag against that before Linux 6.18, nor has a vectored write to a
+//! socket, so that the signal is blocked on the writing thread, and taken off it where a write raised it.
 #![allow(unsafe_code)]
 
-use std::{cell::Cell, marker::PhantomData, mem::MaybeUninit};
+use std::{
+    cell::Cell,
+    io::{self, IoSlice},
+    marker::PhantomData,
+    mem::MaybeUninit,
+    os::fd::{AsRawFd, BorrowedFd},
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 thread_local! {
-    /// Whether a guard holds on this thread.
-    static OFF: Cell<bool> = const { Cell::new(false) };
+    static HOLD: Cell<Hold> = const { Cell::new(Hold::None) };
+}
+
+/// What holds on a thread.
+#[derive(Debug, Clone, Copy)]
+enum Hold {
+    /// No guard.
+    None,
+    /// A guard that has had nothing to do yet.
+    Ready,
+    /// The signal is blocked.
+    Off(Undo),
 }
 
 /// Keeps SIGPIPE off the current thread while it lives.
 ///
-/// Writes to a server guard themselves, with two system calls each. A thread that drives sessions holds one of
-/// these instead, for its own life or for as long as it drives, and its writes then cost nothing more.
+/// Writes to a child guard themselves, with some system calls each where the kernel has no flag for it (before Linux
+/// 6.18). A thread that drives sessions holds one of these instead, for its own life or for as long as it drives, and its
+/// writes then cost nothing more. Of those to remote servers only the ones under such a guard are guarded.
 #[derive(Debug)]
 #[must_use = "the signal is off only while it lives"]
 pub struct SigpipeOff {
-    /// What is undone at the end; `None` where an outer guard holds.
-    undo: Option<Undo>,
+    /// An inner guard leaves all to the outer.
+    is_outer: bool,
     /// The mask is the thread's: the guard stays on it.
     _stays: PhantomData<*const ()>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct Undo {
     /// The thread had it blocked before.
     blocked: bool,
@@ -36,24 +54,48 @@ struct Undo {
 impl SigpipeOff {
     /// Blocks the signal on this thread.
     pub fn new() -> Self {
-        let undo = (!OFF.replace(true)).then(|| {
-            let mut before = MaybeUninit::<libc::sigset_t>::uninit();
-            // SAFETY: the set was initialised; the call fails only for a `how` that is none, and else writes the
-            // mask before to `before`.
-            let blocked = unsafe {
-                libc::pthread_sigmask(libc::SIG_BLOCK, &sigpipe_set(), before.as_mut_ptr());
-                libc::sigismember(before.as_ptr(), libc::SIGPIPE) == 1
-            };
-            Undo {
-                blocked,
-                waited: blocked && is_pending(),
-            }
-        });
+        let guard = Self::before_a_write();
+        block();
+        guard
+    }
+
+    /// Blocks the signal on this thread before the first of our writes that could raise it. For a thread that drives
+    /// for a short time, in which it most often has nothing to write that could.
+    pub fn before_a_write() -> Self {
+        let is_outer = matches!(HOLD.get(), Hold::None);
+        if is_outer {
+            HOLD.set(Hold::Ready);
+        }
         Self {
-            undo,
+            is_outer,
             _stays: PhantomData,
         }
     }
+}
+
+/// A write that could raise the signal is about to come; under no guard it is left to the host.
+pub(crate) fn about_to_write() {
+    if matches!(HOLD.get(), Hold::Ready) {
+        block();
+    }
+}
+
+/// Blocks the signal for as long as a guard lives.
+fn block() {
+    if matches!(HOLD.get(), Hold::Off(_)) {
+        return;
+    }
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: the set was initialised; the call fails only for a `how` that is none, and else writes the mask before
+    // to `before`.
+    let blocked = unsafe {
+        libc::pthread_sigmask(libc::SIG_BLOCK, &sigpipe_set(), before.as_mut_ptr());
+        libc::sigismember(before.as_ptr(), libc::SIGPIPE) == 1
+    };
+    HOLD.set(Hold::Off(Undo {
+        blocked,
+        waited: blocked && is_pending(),
+    }));
 }
 
 impl Default for SigpipeOff {
@@ -64,8 +106,12 @@ impl Default for SigpipeOff {
 
 impl Drop for SigpipeOff {
     fn drop(&mut self) {
-        let Some(undo) = &self.undo else { return };
-        OFF.set(false);
+        if !self.is_outer {
+            return;
+        }
+        let Hold::Off(undo) = HOLD.replace(Hold::None) else {
+            return;
+        };
         // One that our writes raised waits on this thread; where the process ignores it, there is none.
         if !undo.waited && is_pending() {
             let at_once = libc::timespec {
@@ -82,6 +128,53 @@ impl Drop for SigpipeOff {
             }
         }
     }
+}
+
+/// The kernel does not know the flag, or a sandbox forbids the call.
+static NO_FLAG: AtomicBool = AtomicBool::new(false);
+
+/// Writes without raising the signal.
+pub(super) fn write(to: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    if !NO_FLAG.load(Ordering::Relaxed) {
+        let written = write_with_flag(to, slices);
+        let unknown = [libc::ENOSYS, libc::EOPNOTSUPP, libc::EINVAL, libc::EPERM];
+        match &written {
+            // None of them is said of a pipe otherwise.
+            Err(error) if error.raw_os_error().is_some_and(|e| unknown.contains(&e)) => {
+                NO_FLAG.store(true, Ordering::Relaxed);
+            }
+            _ => return written,
+        }
+    }
+    write_guarded(to, slices)
+}
+
+fn write_with_flag(to: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    const RWF_NOSIGNAL: libc::c_int = 0x100;
+    // Where the descriptor stands, as for writev.
+    const NOWHERE: libc::c_long = -1;
+    let count = slices.len() as libc::c_int;
+    // SAFETY: an IoSlice is an iovec, and each is of memory that is borrowed; the kernel only reads them.
+    let written = unsafe {
+        libc::syscall(
+            libc::SYS_pwritev2,
+            to.as_raw_fd(),
+            slices.as_ptr(),
+            count,
+            NOWHERE,
+            NOWHERE,
+            RWF_NOSIGNAL,
+        )
+    };
+    usize::try_from(written).map_err(|_| io::Error::last_os_error())
+}
+
+fn write_guarded(to: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    let _off = SigpipeOff::new();
+    let count = slices.len() as libc::c_int;
+    // SAFETY: as above.
+    let written = unsafe { libc::writev(to.as_raw_fd(), slices.as_ptr().cast(), count) };
+    usize::try_from(written).map_err(|_| io::Error::last_os_error())
 }
 
 fn sigpipe_set() -> libc::sigset_t {
@@ -137,6 +230,54 @@ mod tests {
             assert!(!is_blocked());
             assert!(!is_pending());
         });
+    }
+
+    #[test]
+    fn a_guard_that_is_ready_blocks_the_signal_with_the_first_write_that_needs_it() {
+        on_a_thread(|| {
+            about_to_write();
+            assert!(!is_blocked());
+            let off = SigpipeOff::before_a_write();
+            assert!(!is_blocked());
+            about_to_write();
+            assert!(is_blocked());
+            raise();
+            drop(off);
+            assert!(!is_blocked());
+            assert!(!is_pending());
+            // Or with none.
+            drop(SigpipeOff::before_a_write());
+            assert!(!is_blocked());
+        });
+    }
+
+    #[test]
+    fn a_write_to_a_pipe_that_nobody_reads_fails_and_raises_nothing() {
+        use super::super::sys;
+        use std::os::fd::AsFd;
+        type Way = fn(BorrowedFd<'_>, &[IoSlice<'_>]) -> io::Result<usize>;
+        for way in [write as Way, write_guarded] {
+            let raised = std::thread::spawn(move || {
+                // Blocked, so that what was raised waits to be seen, whatever the process does with it.
+                let mut was_blocked = MaybeUninit::<libc::sigset_t>::uninit();
+                // SAFETY: the set was initialised, and the mask before is written.
+                unsafe {
+                    libc::pthread_sigmask(
+                        libc::SIG_BLOCK,
+                        &sigpipe_set(),
+                        was_blocked.as_mut_ptr(),
+                    );
+                }
+                let (read, write) = sys::pipe().unwrap();
+                let slices = [IoSlice::new(b"one"), IoSlice::new(b"two")];
+                assert_eq!(way(write.as_fd(), &slices).unwrap(), 6);
+                drop(read);
+                let error = way(write.as_fd(), &slices).unwrap_err();
+                assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+                is_pending()
+            });
+            assert!(!raised.join().expect("it holds"));
+        }
     }
 
     #[test]

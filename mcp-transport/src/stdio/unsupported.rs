@@ -79,7 +79,15 @@ impl SigpipeOff {
     pub fn new() -> Self {
         Self(())
     }
+
+    /// A guard that guards nothing.
+    pub fn before_a_write() -> Self {
+        Self(())
+    }
 }
+
+/// A write that could raise the signal is about to come.
+pub(crate) fn about_to_write() {}
 
 /// Runs `f`; signals are not blocked on this platform yet.
 pub fn with_signals_blocked<T>(f: impl FnOnce() -> T) -> T {
