@@ -5,10 +5,15 @@
 
 use std::{
     fmt,
-    future::Future,
+    future::{Future, poll_fn},
     io,
-    pin::Pin,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::{Pin, pin},
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
     thread,
     time::Instant,
 };
@@ -19,7 +24,7 @@ use tokio::{
     sync::Notify,
 };
 
-use super::turn::{Next, Turn, Wait};
+use super::turn::{Next, Start, Turn, Wait};
 use crate::sys;
 
 /// The name of the background thread.
@@ -43,11 +48,15 @@ struct Turns {
     free: Condvar,
     /// Calls the background thread out of the runtime.
     leave: Notify,
+    /// Whoever drives has tasks to take over.
+    look: Notify,
+    /// How often a task that nobody has taken over yet was woken.
+    woken: AtomicU64,
 }
 
 struct State {
     turn: Turn<Instant>,
-    /// What was started while nobody drove.
+    /// What was started and is not in the runtime: tasks that have not begun, and those that began elsewhere.
     begun: Vec<Task>,
 }
 
@@ -56,12 +65,41 @@ impl Turns {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts, inside of the runtime, what was begun while nobody drove.
-    fn start_begun(&self) {
-        let begun = std::mem::take(&mut self.state().begun);
-        for task in begun {
-            tokio::spawn(task);
+    /// Drives until the future is done; from inside of the runtime. Takes over tasks meanwhile.
+    async fn drive<F: Future>(&self, until: F) -> F::Output {
+        let mut until = pin!(until);
+        loop {
+            let begun = std::mem::take(&mut self.state().begun);
+            for task in begun {
+                tokio::spawn(task);
+            }
+            tokio::select! {
+                biased;
+                output = &mut until => return output,
+                () = self.look.notified() => {}
+            }
         }
+    }
+}
+
+/// Wakes a task that began on its caller's thread: whoever drives takes it over.
+impl Wake for Turns {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.fetch_add(1, Ordering::Relaxed);
+        self.look.notify_one();
+    }
+}
+
+/// The place of a task among those that were kept, until it has begun or never will.
+struct Place(Arc<Turns>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.state().turn.began();
     }
 }
 
@@ -83,17 +121,67 @@ pub(super) struct Starter {
 }
 
 impl Starter {
-    /// Starts a task. While nobody drives, it waits for who does next: to wake the runtime costs two system calls, and
-    /// a host that waits for what it has just called comes by itself.
+    /// Starts a task. What one thread starts begins in that order: at once on the thread itself, so that what it has to
+    /// write is written without waking another; or, while nobody drives, on that of whoever does next.
     pub(super) fn start(&self, task: impl Future<Output = ()> + Send + 'static) {
+        let task = Box::pin(task);
         let mut state = self.turns.state();
-        if state.turn.is_idle() {
-            state.begun.push(Box::pin(task));
-        } else {
-            // Also one that has stopped: then the task is dropped at once.
-            drop(state);
-            self.runtime.spawn(task);
+        let start = state.turn.start();
+        match start {
+            Start::Here => {
+                drop(state);
+                self.begin(task);
+            }
+            Start::Keep | Start::KeepAndTell => {
+                let place = Place(self.turns.clone());
+                state.begun.push(Box::pin(in_its_place(task, place)));
+                drop(state);
+                if start == Start::KeepAndTell {
+                    self.turns.look.notify_one();
+                }
+            }
+            // It ends, and tells so, outside of the lock.
+            Start::Never => drop(state),
         }
+    }
+
+    /// Polls a task for the first time, here. Whoever drives has the rest of it, once it is woken.
+    fn begin(&self, mut task: Task) {
+        let woken = self.turns.woken.load(Ordering::Relaxed);
+        let waker = Waker::from(self.turns.clone());
+        let first = {
+            let _runtime = self.runtime.enter();
+            let _off = SigpipeOff::before_a_write();
+            let poll = || task.as_mut().poll(&mut Context::from_waker(&waker));
+            catch_unwind(AssertUnwindSafe(poll))
+        };
+        match first {
+            Ok(Poll::Pending) => {
+                let mut state = self.turns.state();
+                if state.turn.is_stopped() {
+                    drop(state);
+                    return;
+                }
+                state.begun.push(task);
+                drop(state);
+                // Who was told of it before found nothing.
+                if self.turns.woken.load(Ordering::Relaxed) != woken {
+                    self.turns.look.notify_one();
+                }
+            }
+            Ok(Poll::Ready(())) => {}
+            // It was reported where it happened, and goes no further, as in the runtime; nor does one at its end.
+            Err(_) => drop(catch_unwind(AssertUnwindSafe(|| drop(task)))),
+        }
+    }
+}
+
+/// Gives its place up when the task has begun.
+async fn in_its_place(mut task: Task, place: Place) {
+    let first = poll_fn(|cx| Poll::Ready(task.as_mut().poll(cx))).await;
+    drop(place);
+    if first.is_pending() {
+        task.await;
     }
 }
 
@@ -114,6 +202,8 @@ impl Driver {
             go: Condvar::new(),
             free: Condvar::new(),
             leave: Notify::new(),
+            look: Notify::new(),
+            woken: AtomicU64::new(0),
         });
         let background = with_signals_blocked(|| {
             let (runtime, turns) = (runtime.clone(), turns.clone());
@@ -149,10 +239,7 @@ impl Driver {
     pub(super) fn wait<F: Future>(&self, until: F) -> Option<F::Output> {
         let turn = WaiterTurn::take(&self.turns)?;
         let _off = SigpipeOff::before_a_write();
-        let output = self.runtime().block_on(async {
-            self.turns.start_begun();
-            until.await
-        });
+        let output = self.runtime().block_on(self.turns.drive(until));
         drop(turn);
         Some(output)
     }
@@ -193,10 +280,7 @@ fn drive_in_background(runtime: &Runtime, turns: &Turns) {
             Next::Stop => return,
             Next::Drive => {
                 drop(state);
-                runtime.block_on(async {
-                    turns.start_begun();
-                    turns.leave.notified().await;
-                });
+                runtime.block_on(turns.drive(turns.leave.notified()));
                 state = turns.state();
                 state.turn.leave();
                 turns.free.notify_all();
@@ -247,6 +331,8 @@ impl Drop for WaiterTurn<'_> {
 #[cfg(test)]
 mod tests {
     use std::{sync::mpsc, thread::ThreadId, time::Duration};
+
+    use tokio::sync::oneshot;
 
     use super::*;
 
@@ -312,6 +398,100 @@ mod tests {
         starter.start(run());
         driver.wait(tokio::task::yield_now()).unwrap();
         told.recv_timeout(Duration::from_secs(10)).unwrap();
+    }
+
+    /// A driver whose background thread drives.
+    fn driven() -> Driver {
+        let driver = Driver::new().unwrap();
+        let told = driving_thread(&driver);
+        told.recv_timeout(Duration::from_secs(10)).unwrap();
+        driver
+    }
+
+    #[test]
+    fn what_is_started_while_another_drives_begins_here_and_goes_on_there() {
+        let driver = driven();
+        let (go, gone) = oneshot::channel::<()>();
+        let (tell, told) = mpsc::channel();
+        driver.starter().start(async move {
+            tell.send(thread::current().id()).unwrap();
+            gone.await.unwrap();
+            // Its timers are the runtime's from the beginning.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            tell.send(thread::current().id()).unwrap();
+        });
+        assert_eq!(told.try_recv(), Ok(thread::current().id()));
+        go.send(()).unwrap();
+        let there = told.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert_ne!(there, thread::current().id());
+    }
+
+    #[test]
+    fn a_task_that_is_woken_while_it_begins_is_taken_over() {
+        let driver = driven();
+        let (tell, told) = mpsc::channel();
+        for _ in 0..1000 {
+            let tell = tell.clone();
+            driver.starter().start(async move {
+                tokio::task::yield_now().await;
+                tell.send(thread::current().id()).unwrap();
+            });
+            let there = told.recv_timeout(Duration::from_secs(10)).unwrap();
+            assert_ne!(there, thread::current().id());
+        }
+    }
+
+    #[test]
+    fn tasks_begin_in_the_order_in_which_they_were_started_whoever_drives() {
+        let driver = Driver::new().unwrap();
+        let starter = driver.starter();
+        let (tell, told) = mpsc::channel();
+        for round in 0..300 {
+            for step in 0..10 {
+                let tell = tell.clone();
+                starter.start(async move { tell.send((round, step)).unwrap() });
+                // The one takes over from the other in the midst of it.
+                if step == round % 10 {
+                    driver.wait(async {}).unwrap();
+                }
+            }
+            for step in 0..10 {
+                let begun = told.recv_timeout(Duration::from_secs(10)).unwrap();
+                assert_eq!(begun, (round, step));
+            }
+        }
+    }
+
+    #[test]
+    fn a_panic_of_a_task_that_begins_here_ends_that_task_alone() {
+        let driver = driven();
+        let starter = driver.starter();
+        let held = Arc::new(());
+        let inside = held.clone();
+        starter.start(async move {
+            let _held = inside;
+            panic!("a fault that is meant to be");
+        });
+        assert_eq!(Arc::strong_count(&held), 1);
+        let (tell, told) = mpsc::channel();
+        starter.start(async move { tell.send(()).unwrap() });
+        told.try_recv().unwrap();
+    }
+
+    #[test]
+    fn what_began_here_and_was_never_woken_is_dropped_by_a_stop() {
+        let mut driver = driven();
+        let held = Arc::new(());
+        for _ in 0..10 {
+            let held = held.clone();
+            driver.starter().start(async move {
+                let _held = held;
+                std::future::pending().await
+            });
+        }
+        assert_eq!(Arc::strong_count(&held), 11);
+        driver.stop();
+        assert_eq!(Arc::strong_count(&held), 1);
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! Whose turn it is to drive the runtime: the background thread's, or that of whoever waits for an event.
+//! Whose turn it is to drive the runtime: the background thread's, or that of whoever waits for an event; and on which
+//! thread a task begins.
 //!
 //! The background thread lingers: it takes the runtime over only when nobody has waited for [`LINGER`]. A host that
 //! waits for one event after the other so has no switch of threads between them, and what is due while it does
@@ -20,6 +21,8 @@ pub(super) struct Turn<T> {
     seen: u64,
     /// When the last wait ended.
     left: Option<T>,
+    /// How many tasks were kept and have not begun.
+    kept: usize,
     stopped: bool,
 }
 
@@ -44,6 +47,19 @@ pub(super) enum Wait {
     Ask,
 }
 
+/// Where a task begins.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Start {
+    /// On the thread that starts it, at once: somebody else drives, and need not be woken for it.
+    Here,
+    /// It is kept for whoever drives next, and begins there.
+    Keep,
+    /// As [`Keep`](Self::Keep), and whoever drives already is told.
+    KeepAndTell,
+    /// Nowhere: all has ended.
+    Never,
+}
+
 /// What the background thread does.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Next<T> {
@@ -66,8 +82,34 @@ impl<T: Copy + Ord + Add<Duration, Output = T>> Turn<T> {
             waits: 0,
             seen: 0,
             left: None,
+            kept: 0,
             stopped: false,
         }
+    }
+
+    /// A task is to begin. Each that is kept [begins](Self::began) later, in the order in which they came; so none begins
+    /// at once before all of those have.
+    pub(super) fn start(&mut self) -> Start {
+        let is_driven = self.waiter || !self.is_free();
+        let start = match self.kept {
+            _ if self.stopped => return Start::Never,
+            0 if is_driven => return Start::Here,
+            _ if is_driven => Start::KeepAndTell,
+            // To wake the runtime costs two system calls, and a host that waits for what it has just called comes by
+            // itself.
+            _ => Start::Keep,
+        };
+        self.kept += 1;
+        start
+    }
+
+    /// One that was kept has begun, or never will.
+    pub(super) fn began(&mut self) {
+        self.kept -= 1;
+    }
+
+    pub(super) fn is_stopped(&self) -> bool {
+        self.stopped
     }
 
     pub(super) fn begin_wait(&mut self) -> Wait {
@@ -87,11 +129,6 @@ impl<T: Copy + Ord + Add<Duration, Output = T>> Turn<T> {
     /// Whether the background thread is out of the runtime.
     pub(super) fn is_free(&self) -> bool {
         self.background != Background::Drives
-    }
-
-    /// Whether nobody is in the runtime for now; who comes next looks here first.
-    pub(super) fn is_idle(&self) -> bool {
-        !self.waiter && self.is_free() && !self.stopped
     }
 
     /// The wait is over. Says whether the background thread must be woken.
@@ -166,7 +203,15 @@ mod tests {
         seen: bool,
         /// How long ago the last wait ended, where that still counts.
         left: Option<Duration>,
+        /// The tasks that are kept, and those that whoever drives has taken, and that have not begun.
+        kept: usize,
+        taken: usize,
+        /// Whoever drives is to look for tasks.
+        told: bool,
     }
+
+    /// More than can tell each other apart.
+    const MOST_TASKS: usize = 3;
 
     const START: Duration = Duration::from_secs(100);
     const TICK: Duration = Duration::from_micros(500);
@@ -179,6 +224,7 @@ mod tests {
                 waits: 1,
                 seen: u64::from(self.seen),
                 left: self.left.map(|ago| START - ago),
+                kept: self.kept + self.taken,
                 stopped: self.stopped,
             }
         }
@@ -198,9 +244,55 @@ mod tests {
             self
         }
 
+        fn is_driven(&self) -> bool {
+            self.waiter == Waiter::Inside || self.thread == Thread::Inside
+        }
+
+        /// A task is started by any thread, or taken by whoever drives, or begins there.
+        fn task_steps(self) -> Vec<Self> {
+            let mut next = Vec::new();
+            if self.kept + self.taken < MOST_TASKS {
+                let mut turn = self.turn();
+                let mut with = self;
+                match turn.start() {
+                    // Not before one that came earlier.
+                    Start::Here => assert_eq!(self.kept + self.taken, 0, "{self:?}"),
+                    Start::Keep => with.kept += 1,
+                    Start::KeepAndTell => {
+                        with.kept += 1;
+                        with.told = true;
+                    }
+                    Start::Never => assert!(self.stopped),
+                }
+                assert_eq!(turn.kept, with.kept + with.taken);
+                next.push(with);
+            }
+            if self.is_driven() && self.told {
+                next.push(self.looks());
+            }
+            if self.is_driven() && self.taken > 0 {
+                let mut turn = self.turn();
+                turn.began();
+                let taken = self.taken - 1;
+                assert_eq!(turn.kept, self.kept + taken);
+                next.push(Self { taken, ..self });
+            }
+            next
+        }
+
+        /// Whoever drives takes what is kept: when it comes, and when it is told.
+        fn looks(self) -> Self {
+            Self {
+                kept: 0,
+                taken: self.taken + self.kept,
+                told: false,
+                ..self
+            }
+        }
+
         /// Every world that one step of one thread, or of time, makes of this one.
         fn steps(self) -> Vec<Self> {
-            let mut next = Vec::new();
+            let mut next = self.task_steps();
             let mut turn = self.turn();
             match self.waiter {
                 Waiter::Outside if !self.stopped => {
@@ -209,14 +301,13 @@ mod tests {
                         Wait::Ask => (Waiter::Asked, true),
                         Wait::Refused => unreachable!("it alone waits"),
                     };
-                    next.push(
-                        Self {
-                            waiter,
-                            called_out,
-                            ..self
-                        }
-                        .with(turn),
-                    );
+                    let waits = Self {
+                        waiter,
+                        called_out,
+                        told: self.told || waiter == Waiter::Inside,
+                        ..self
+                    };
+                    next.push(waits.with(turn));
                     let mut turn = self.turn();
                     turn.stop();
                     next.push(
@@ -231,6 +322,7 @@ mod tests {
                 Waiter::Asked if turn.is_free() => {
                     next.push(Self {
                         waiter: Waiter::Inside,
+                        told: true,
                         ..self
                     });
                 }
@@ -254,7 +346,15 @@ mod tests {
                         Next::Sleep => Thread::Sleeps,
                         Next::Stop => Thread::Ended,
                     };
-                    next.push(Self { thread, ..self }.with(turn));
+                    let told = self.told || thread == Thread::Inside;
+                    next.push(
+                        Self {
+                            thread,
+                            told,
+                            ..self
+                        }
+                        .with(turn),
+                    );
                 }
                 Thread::Inside if self.called_out => {
                     turn.leave();
@@ -283,7 +383,8 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_threads_do_one_drives_at_a_time_and_nobody_for_the_linger_at_most() {
+    fn whatever_the_threads_do_one_drives_at_a_time_nobody_for_the_linger_at_most_and_tasks_begin_in_order()
+     {
         let start = World {
             waiter: Waiter::Outside,
             thread: Thread::Awake,
@@ -292,6 +393,9 @@ mod tests {
             background: Background::Dozes,
             seen: true,
             left: None,
+            kept: 0,
+            taken: 0,
+            told: false,
         };
         let mut known = HashSet::from([start]);
         let mut open = vec![start];
@@ -311,6 +415,9 @@ mod tests {
                 };
                 assert!(late <= LINGER, "{world:?}");
                 met[0] |= late > Duration::ZERO;
+            }
+            if world.kept > 0 && world.is_driven() {
+                assert!(world.told, "nobody looks for what is kept: {world:?}");
             }
             if waiter == Waiter::Asked {
                 assert!(world.called_out || thread != Thread::Inside, "{world:?}");
@@ -359,6 +466,22 @@ mod tests {
         assert!(turn.end_wait(end));
         assert_eq!(turn.background(end), Next::Doze(end + LINGER));
         assert_eq!(turn.background(end + LINGER), Next::Drive);
+    }
+
+    #[test]
+    fn a_task_begins_at_once_where_another_drives_unless_one_before_it_has_not() {
+        let mut turn = Turn::new();
+        // Nobody drives yet.
+        assert_eq!(turn.start(), Start::Keep);
+        assert_eq!(turn.background(START), Next::Drive);
+        assert_eq!(turn.start(), Start::KeepAndTell);
+        turn.began();
+        assert_eq!(turn.start(), Start::KeepAndTell);
+        turn.began();
+        turn.began();
+        assert_eq!(turn.start(), Start::Here);
+        turn.stop();
+        assert_eq!(turn.start(), Start::Never);
     }
 
     #[test]
