@@ -16,8 +16,9 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use flate2::write::GzDecoder;
 use http::{HeaderMap, header};
-use http_body_util::BodyExt;
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::{Body, Frame, SizeHint};
+
+use super::http1::Arriving;
 
 /// Knows whether a request was handed to the wire: once a connection has taken the body, the server may have it.
 /// Before that it certainly has not, whatever became of the connection, and never will have it if it is withdrawn.
@@ -177,13 +178,13 @@ impl fmt::Display for BodyError {
 /// A body as it comes in, taken out of its encoding piece by piece.
 #[derive(Debug)]
 pub(super) struct Payload {
-    body: Incoming,
+    body: Arriving,
     gunzip: Option<Box<Gunzip>>,
 }
 
 impl Payload {
     /// The body that came under `headers`.
-    pub(super) fn new(headers: &HeaderMap, body: Incoming) -> Self {
+    pub(super) fn new(headers: &HeaderMap, body: Arriving) -> Self {
         let is_gzip = encoding(headers) == Encoding::Gzip;
         Self {
             body,
@@ -203,8 +204,8 @@ impl Payload {
                     Err(error) => return Some(Err(BodyError::Undecodable(error))),
                 }
             }
-            let data = match self.body.frame().await {
-                Some(Ok(frame)) => frame.into_data().unwrap_or_default(),
+            let data = match self.body.next().await {
+                Some(Ok(data)) => data,
                 Some(Err(error)) => return Some(Err(BodyError::Broken(error))),
                 None => {
                     return match self.gunzip.as_mut().map(|gunzip| gunzip.finish()) {

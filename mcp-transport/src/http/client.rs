@@ -3,19 +3,12 @@
 use std::{
     error::Error as StdError,
     fmt,
-    pin::Pin,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, header};
-use hyper::{body::Incoming, rt::Executor};
-use hyper_util::{
-    client::legacy::{Client, connect::capture_connection},
-    rt::TokioTimer,
-};
-use tokio::runtime::Handle;
 use url::Url;
 
 use super::{
@@ -23,18 +16,15 @@ use super::{
     body::{self, Outbound, Payload, Taken},
     config,
     connect::{self, Connector, Tls},
+    connections::{Connections, Failed},
     cookies::Cookies,
     credentials::Credentials,
-    idle::{self, IdleLimits},
+    http1::Arriving,
     proxy::Proxies,
     resolve::Resolver,
     tasks::Tasks,
 };
 use crate::error::{Error, ErrorKind, Outcome};
-
-/// How much of an answer is read at once, at most. What is larger than the processor's cache, or so large that the
-/// allocator maps it anew each time, costs more than the system calls it saves; and an idle connection keeps it.
-pub(super) const READ: usize = 64 << 10;
 
 /// How many redirects one request follows.
 const REDIRECTS: usize = 4;
@@ -47,16 +37,15 @@ pub struct HttpClient {
 }
 
 struct Inner {
-    client: Client<Connector, Outbound>,
+    connections: Connections,
     /// The connections of streams that are held open, which so hold up nothing else: also over HTTP/2, where a
     /// connection carries only so many.
-    streams: Client<Connector, Outbound>,
+    streams: Connections,
     credentials: Credentials,
     proxies: Arc<Proxies>,
     follows_redirects: bool,
-    idle_limits: IdleLimits,
-    /// Where hyper's own tasks live: one for each connection, and connections being made that nobody waits for.
-    connections: Arc<Tasks>,
+    /// What works on connections while nobody waits for it. Ends with the last clone.
+    _tasks: Arc<Tasks>,
 }
 
 impl HttpClient {
@@ -77,26 +66,17 @@ impl HttpClient {
         proxies: Proxies,
         follows_redirects: bool,
     ) -> Self {
-        let connections = Arc::new(Tasks::default());
+        let tasks = Arc::new(Tasks::default());
         let proxies = Arc::new(proxies);
         let connector = Connector::new(tls, resolver, proxies.clone());
-        let client = || {
-            Client::builder(OwnedBy(Arc::downgrade(&connections)))
-                .timer(TokioTimer::new())
-                .pool_timer(TokioTimer::new())
-                .pool_idle_timeout(idle::LONGEST)
-                .http1_max_buf_size(READ)
-                .build(connector.clone())
-        };
         Self {
             inner: Arc::new(Inner {
-                client: client(),
-                streams: client(),
+                connections: Connections::new(connector.clone(), &tasks),
+                streams: Connections::new(connector, &tasks),
                 credentials: Credentials::new(),
                 proxies,
                 follows_redirects,
-                idle_limits: IdleLimits::new(),
-                connections,
+                _tasks: tasks,
             }),
         }
     }
@@ -137,9 +117,7 @@ impl HttpClient {
 
     /// Sends one request and gives the head of what came, following the redirects that may be followed.
     ///
-    /// A request that hyper hands back unwritten, because the idle connection it was meant for had just been closed,
-    /// is sent on another one; a request whose body was taken never is.
-    pub(super) async fn send(&self, outgoing: Outgoing<'_>) -> Result<Response<Incoming>, Error> {
+    pub(super) async fn send(&self, outgoing: Outgoing<'_>) -> Result<Response<Arriving>, Error> {
         // Lets the runtime look at its sockets once, so that a connection which the server has closed meanwhile is
         // seen as closed before it is picked.
         tokio::task::yield_now().await;
@@ -158,15 +136,11 @@ impl HttpClient {
                 headers.insert(header::PROXY_AUTHORIZATION, shown);
             }
             *request.headers_mut() = headers;
-            let client = match outgoing.is_stream {
+            let connections = match outgoing.is_stream {
                 true => &self.inner.streams,
-                false => &self.inner.client,
+                false => &self.inner.connections,
             };
-            let limits = &self.inner.idle_limits;
-            let connection = limits
-                .is_of_interest()
-                .then(|| capture_connection(&mut request));
-            let response = match client.request(request).await {
+            let response = match connections.send(request).await {
                 Ok(response) => response,
                 Err(error) => {
                     let error = failure(&config::origin(&url), &error, &outgoing);
@@ -176,12 +150,6 @@ impl HttpClient {
                     });
                 }
             };
-            if let Some(connection) = connection {
-                let (headers, extensions) = (response.headers(), response.extensions());
-                if let Some(retiring) = limits.answered(headers, extensions, connection) {
-                    OwnedBy(Arc::downgrade(&self.inner.connections)).execute(Box::pin(retiring));
-                }
-            }
             if response.headers().contains_key(header::SET_COOKIE) {
                 outgoing.cookies().take(&url, response.headers());
             }
@@ -248,14 +216,11 @@ impl Outgoing<'_> {
     }
 }
 
-fn failure(
-    origin: &str,
-    error: &hyper_util::client::legacy::Error,
-    outgoing: &Outgoing<'_>,
-) -> Error {
-    if error.is_connect() {
-        return connect::failure(origin, error);
-    }
+fn failure(origin: &str, error: &Failed, outgoing: &Outgoing<'_>) -> Error {
+    let error = match error {
+        Failed::NotConnected(error) => return connect::failure(origin, &**error),
+        Failed::Broken(error) => error,
+    };
     let last = connect::causes(error).last();
     let why = last.map(ToString::to_string).unwrap_or_default();
     let outcome = if connect::causes(error).any(is_unprocessed) {
@@ -344,24 +309,6 @@ fn follow(from: &Url, status: StatusCode, headers: &HeaderMap, may: bool) -> Res
     let _ = target.set_username("");
     let _ = target.set_password(None);
     Ok(target)
-}
-
-/// Runs hyper's tasks as tasks of the pool, so that they end with it.
-#[derive(Clone)]
-struct OwnedBy(Weak<Tasks>);
-
-type HyperTask = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-impl Executor<HyperTask> for OwnedBy {
-    fn execute(&self, task: HyperTask) {
-        // Where a runtime is being taken down there is none any more, and nothing left to run for.
-        let (Some(tasks), Ok(runtime)) = (self.0.upgrade(), Handle::try_current()) else {
-            return;
-        };
-        if let Some(id) = tasks.reserve() {
-            tasks.spawn(id, &runtime, task);
-        }
-    }
 }
 
 #[cfg(test)]

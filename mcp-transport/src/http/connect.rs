@@ -5,7 +5,7 @@ use std::{
     fmt,
     future::{Ready, poll_fn, ready},
     io,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
     time::Duration,
@@ -14,7 +14,7 @@ use std::{
 use http::{Uri, uri::Scheme};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
-use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::client::legacy::connect::Connection;
 use rustls::{
     ClientConfig, RootCertStore,
     pki_types::{CertificateDer, PrivateKeyDer},
@@ -26,7 +26,6 @@ use tower_service::Service;
 use super::{
     address::{AddressPolicy, Denied},
     dial::{Dialer, Tcp},
-    idle::Uses,
     proxy::{self, Proxies, Refused, Way},
     resolve::{Resolver, Unresolved},
     socks, tunnel,
@@ -36,8 +35,7 @@ use crate::{
     stdio::about_to_write,
 };
 
-type BoxError = Box<dyn StdError + Send + Sync>;
-type BoxFuture<T> = Pin<Box<dyn Future<Output = Result<T, BoxError>> + Send>>;
+pub(super) type BoxError = Box<dyn StdError + Send + Sync>;
 
 /// A connection that nobody waits for any more is not tried for longer.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -64,8 +62,13 @@ impl Connector {
         }
     }
 
-    async fn connect(self, uri: Uri) -> Result<Link, BoxError> {
-        match timeout(LONGEST, self.link(uri)).await {
+    pub(super) async fn connect(self, uri: Uri) -> Result<Link, BoxError> {
+        let mut linking = pin!(self.link(uri));
+        let writing = poll_fn(|cx| {
+            about_to_write();
+            linking.as_mut().poll(cx)
+        });
+        match timeout(LONGEST, writing).await {
             Ok(made) => made,
             Err(_) => Err(io::Error::new(
                 io::ErrorKind::TimedOut,
@@ -167,25 +170,7 @@ impl Service<Uri> for Made {
     }
 }
 
-impl Service<Uri> for Connector {
-    type Response = Link;
-    type Error = BoxError;
-    type Future = BoxFuture<Link>;
-
-    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let mut connecting = Box::pin(self.clone().connect(uri));
-        Box::pin(poll_fn(move |cx| {
-            about_to_write();
-            connecting.as_mut().poll(cx)
-        }))
-    }
-}
-
-/// A connection, and whether what is at its other end is a proxy that is told whole URLs.
+/// A connection that was made.
 pub(super) struct Link {
     stream: MaybeHttpsStream<Tcp>,
     is_forwarded: bool,
@@ -197,14 +182,15 @@ impl Link {
         about_to_write();
         Pin::new(&mut self.stream)
     }
-}
 
-impl Connection for Link {
-    fn connected(&self) -> Connected {
-        self.stream
-            .connected()
-            .proxy(self.is_forwarded)
-            .extra(Uses::default())
+    /// Whether what is at its other end is a proxy that is told whole URLs.
+    pub(super) fn is_forwarded(&self) -> bool {
+        self.is_forwarded
+    }
+
+    /// Whether both sides agreed on HTTP/2.
+    pub(super) fn is_http2(&self) -> bool {
+        self.stream.connected().is_negotiated_h2()
     }
 }
 

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
-use hyper::body::Incoming;
 
 use super::{
     body::{BodyError, Payload},
-    client::READ,
+    connections::READ,
     ear::Listening,
+    http1::Arriving,
 };
 use crate::sse::{Decoder, Event};
 
@@ -24,7 +24,7 @@ pub(super) struct Events {
 
 impl Events {
     /// The events in the body that came under `headers`, each of at most `limit` bytes.
-    pub(super) fn new(headers: &HeaderMap, body: Incoming, limit: usize) -> Self {
+    pub(super) fn new(headers: &HeaderMap, body: Arriving, limit: usize) -> Self {
         Self {
             payload: Payload::new(headers, body),
             decoder: Decoder::new(limit),

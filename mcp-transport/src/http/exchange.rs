@@ -4,7 +4,6 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, Uri, response::Parts};
-use hyper::body::Incoming as IncomingBody;
 use tokio::{
     sync::watch,
     time::{Instant, timeout, timeout_at},
@@ -17,6 +16,7 @@ use super::{
     body::{self, BodyError, Payload, Taken},
     client,
     events::Events,
+    http1::Arriving,
     legacy_sse::Endpoint,
     resumption::Purpose,
     snippet::Secrets,
@@ -160,7 +160,7 @@ impl Exchange {
         url: &Url,
         uri: &Uri,
         headers: HeaderMap,
-    ) -> Result<Response<IncomingBody>, Error> {
+    ) -> Result<Response<Arriving>, Error> {
         let sending = self.shared.client.send(client::Outgoing {
             method: Method::POST,
             url,
@@ -188,7 +188,7 @@ impl Exchange {
         })
     }
 
-    async fn refused(&mut self, head: &Parts, body: IncomingBody, had_session: bool) {
+    async fn refused(&mut self, head: &Parts, body: Arriving, had_session: bool) {
         let body = Payload::new(&head.headers, body);
         let read = body::beginning(body, REFUSAL.0, REFUSAL.1).await;
         let answer = self.answer(head, &read, had_session);
@@ -248,7 +248,7 @@ impl Exchange {
 
     /// Reads the stream of an answer, over as many connections as it takes: where it ends before the answer, and the
     /// server named an event to go on from, it is asked for again.
-    async fn read_events(&mut self, head: &Parts, body: IncomingBody, asked: Instant) {
+    async fn read_events(&mut self, head: &Parts, body: Arriving, asked: Instant) {
         let session = head.headers.get(super::SESSION_ID).cloned();
         // That of a session which is only being opened is not known anywhere else.
         let opening = session
@@ -392,7 +392,7 @@ impl Exchange {
     }
 
     /// A stream of events where none was due. What it brings within a moment is taken.
-    async fn read_aside(&mut self, head: &Parts, body: IncomingBody) {
+    async fn read_aside(&mut self, head: &Parts, body: Arriving) {
         let mut events = Events::new(&head.headers, body, self.shared.config.body_limit);
         let _ = timeout(AFTERWARDS, async {
             while let Ok(Some(event)) = self.shared.next_event(&mut events).await {

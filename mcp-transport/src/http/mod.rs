@@ -10,17 +10,20 @@ mod body;
 mod client;
 mod config;
 mod connect;
+mod connections;
 mod cookies;
 mod credentials;
 mod dial;
 mod ear;
 mod events;
 mod exchange;
+mod http1;
 mod idle;
 mod legacy_sse;
 #[cfg(test)]
 mod names_tests;
 mod options;
+mod pool;
 mod proxy;
 #[cfg(test)]
 mod proxy_tests;
