@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::{
-    AddressClass, AddressPolicy, HttpClient,
+    AddressClass, AddressPolicy, HttpClient, HttpClientOptions,
     connect::Tls,
     proxy::Proxies,
     resolve::Resolver,
@@ -136,30 +136,27 @@ async fn the_connection_is_made_to_the_address_that_was_checked_and_the_name_not
     is_untouched(&denied).await;
 }
 
-/// What the client thinks are ports 80 and 443 of one host.
-#[tokio::test]
-async fn from_http_to_https_of_the_same_host_a_redirect_is_followed_with_all_but_the_cookies() {
-    let authority = Authority::new();
-    let (plain, plain_port) = listener().await;
-    let (secure, secure_port) = listener().await;
-    let each = vec![vec![loopback(plain_port)], vec![loopback(secure_port)]];
-    let tls = Tls::new(Some(authority.roots()), None).expect("good");
-    let (client, _) = trusting(tls, AddressPolicy::any(), each);
+/// That the client, asked for `http` of this host at `plain`, follows it to `https` at `secure`, and with what.
+async fn is_led_to_https(
+    host: &str,
+    client: HttpClient,
+    authority: &Authority,
+    [plain, secure]: [&TcpListener; 2],
+) {
     client
         .set_header("authorization", Some("Bearer secret"))
         .expect("a header");
-    let ping = Ping::sent("http://h.invalid/mcp", client).await;
-    let mut stream = accepted(&plain).await;
+    let ping = Ping::sent(&format!("http://{host}/mcp"), client).await;
+    let mut stream = accepted(plain).await;
     let first = read_request(&mut stream).await;
-    let answer = "HTTP/1.1 308 Permanent Redirect\r\nlocation: https://h.invalid/other\r\n\
-        set-cookie: c=1\r\ncontent-length: 0\r\n\r\n";
+    let answer = format!(
+        "HTTP/1.1 308 Permanent Redirect\r\nlocation: https://{host}/other\r\n\
+        set-cookie: c=1\r\ncontent-length: 0\r\n\r\n"
+    );
     stream.write_all(answer.as_bytes()).await.expect("it reads");
-    let stream = accepted(&secure).await;
-    let mut stream = authority
-        .acceptor("http/1.1")
-        .accept(stream)
-        .await
-        .expect("the certificate is trusted");
+    let stream = accepted(secure).await;
+    let tls = authority.acceptor("http/1.1").accept(stream).await;
+    let mut stream = tls.expect("the certificate is trusted");
     let second = read_request(&mut stream).await;
     assert!(first.starts_with("POST /mcp HTTP/1.1"), "{first}");
     assert!(second.starts_with("POST /other HTTP/1.1"), "{second}");
@@ -170,6 +167,56 @@ async fn from_http_to_https_of_the_same_host_a_redirect_is_followed_with_all_but
     stream.write_all(ANSWER.as_bytes()).await.expect("it reads");
     stream.flush().await.expect("it reads");
     ping.ended().await.expect("answered");
+}
+
+/// At what the client thinks are ports 80 and 443 of one host.
+#[tokio::test]
+async fn from_http_to_https_of_the_same_host_a_redirect_is_followed_with_all_but_the_cookies() {
+    let authority = Authority::new();
+    let (plain, plain_port) = listener().await;
+    let (secure, secure_port) = listener().await;
+    let each = vec![vec![loopback(plain_port)], vec![loopback(secure_port)]];
+    let tls = Tls::new(Some(authority.roots()), None).expect("good");
+    let (client, _) = trusting(tls, AddressPolicy::any(), each);
+    is_led_to_https("h.invalid", client, &authority, [&plain, &secure]).await;
+}
+
+/// Set in the process that has a network of its own.
+#[cfg(target_os = "linux")]
+const IS_APART: &str = "MCP_TRANSPORT_TEST_IS_APART";
+
+/// At the very ports, in a network that this process is root of.
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn from_port_80_to_port_443_a_redirect_is_followed() {
+    if std::env::var_os(IS_APART).is_some() {
+        let authority = Authority::new();
+        let options = HttpClientOptions::new().with_roots_pem(authority.pem.as_bytes());
+        let client = options.and_then(HttpClientOptions::build).expect("good");
+        let at = |port| TcpListener::bind(loopback(port));
+        let plain = at(80).await.expect("port 80");
+        let secure = at(443).await.expect("port 443");
+        is_led_to_https("localhost", client, &authority, [&plain, &secure]).await;
+        return;
+    }
+    let apart = |program: &str| {
+        let mut command = std::process::Command::new("unshare");
+        let up = "ip link set lo up && exec \"$0\" \"$@\"";
+        command.args(["-rn", "sh", "-c", up, program]);
+        command
+    };
+    match apart("true").output() {
+        Ok(output) if output.status.success() => {}
+        tried => return eprintln!("skipped: no network of our own: {tried:?}"),
+    }
+    let this = std::env::current_exe().expect("this program");
+    let mut child = apart(this.to_str().expect("text"));
+    let test = "http::names_tests::from_port_80_to_port_443_a_redirect_is_followed";
+    child.args(["--exact", test]).env(IS_APART, "1");
+    let output = child.output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{output:?}");
+    assert!(said.contains("1 passed"), "{said}");
 }
 
 #[tokio::test]
