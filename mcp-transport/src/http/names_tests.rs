@@ -185,6 +185,19 @@ async fn from_http_to_https_of_the_same_host_a_redirect_is_followed_with_all_but
 #[cfg(target_os = "linux")]
 const IS_APART: &str = "MCP_TRANSPORT_TEST_IS_APART";
 
+/// Says so, also in the list that the run keeps of what it skipped.
+#[cfg(target_os = "linux")]
+fn skipped(wanted: &str) {
+    use std::io::Write;
+
+    eprintln!("skipped for want of {wanted}");
+    if let Some(list) = std::env::var_os("MCPCONN_SKIPPED") {
+        let list = std::fs::OpenOptions::new().append(true).open(list);
+        let noted = list.and_then(|mut list| writeln!(list, "redirect to port 443: {wanted}"));
+        noted.expect("a list of what was skipped");
+    }
+}
+
 /// At the very ports, in a network that this process is root of.
 #[cfg(target_os = "linux")]
 #[tokio::test]
@@ -207,7 +220,7 @@ async fn from_port_80_to_port_443_a_redirect_is_followed() {
     };
     match apart("true").output() {
         Ok(output) if output.status.success() => {}
-        tried => return eprintln!("skipped: no network of our own: {tried:?}"),
+        tried => return skipped(&format!("a network of its own: {tried:?}")),
     }
     let this = std::env::current_exe().expect("this program");
     let mut child = apart(this.to_str().expect("text"));

@@ -228,19 +228,20 @@ async fn refused_for_want_of_credentials_it_waits_for_new_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn refused_with_401_after_it_was_there_the_session_is_over_once() {
+async fn refused_with_401_after_it_was_there_the_session_is_over_and_the_next_waits() {
     let server = Server::start().await;
     let pool = HttpClient::new();
     let (tell, told) = std::sync::mpsc::channel();
     pool.tell_of_refused_streams(move |error| tell.send(error.kind).expect("it is held"));
-    for is_first in [true, false] {
+    // What was given proves the credentials anew.
+    for is_given in [true, false, true] {
         let mut client = Client::over(listening(&server), pool.clone()).await;
         let mut posts = client.open(&server, &[("mcp-session-id", "s")]).await;
         client.notify("notifications/initialized");
         posts.request().await;
         posts.answer("202 Accepted", &[], "").await;
         let (mut stream, _) = server.request().await;
-        if is_first {
+        if is_given {
             stream.begin_events(&[]).await;
             stream.end_chunks().await;
             stream.hang_up().await;
@@ -248,7 +249,7 @@ async fn refused_with_401_after_it_was_there_the_session_is_over_once() {
         }
         stream.answer("401 Unauthorized", &[], "").await;
         stream.hang_up().await;
-        if is_first {
+        if is_given {
             assert_eq!(client.ended().await, ErrorKind::Expired);
             assert!(told.try_recv().is_err());
         } else {
