@@ -8,12 +8,13 @@ use std::sync::{
 
 use mcp_budget::{Reason, State};
 use mcpconn::{
-    CallOptions, Client, CredentialsNeeded, Error, Event, EventKind, Kind, Outcome, Scope,
+    CallOptions, Client, ClientOptions, CredentialsNeeded, Error, Event, EventKind, HostTakes,
+    Kind, Outcome, Scope,
 };
 use serde_json::{Value, json};
 
 use crate::{
-    answered, client, completion, next,
+    LONG, answered, client, completion, next,
     server::{Answer, Asked, Gate, Numbered, Server, arrival},
 };
 
@@ -392,8 +393,17 @@ fn giving_no_stream(first: usize) -> (Server, Receiver<(String, String)>) {
 #[test]
 fn a_stream_that_is_refused_alone_costs_no_call_and_the_host_is_asked_once() {
     let (server, asked_for) = giving_no_stream(0);
-    let client = client(&server.config(quick()));
-    let home = Scope::default();
+    // A host that is asked things: its scoped sessions listen too.
+    let client = Client::new(ClientOptions {
+        takes: HostTakes {
+            sampling: true,
+            ..HostTakes::default()
+        },
+        ..ClientOptions::default()
+    })
+    .unwrap();
+    client.configure("", &server.config(quick())).unwrap();
+    let (home, chat) = (Scope::default(), Scope::new("", "chat"));
     let first = call(&client, &home, "any");
     let (mut was_asked, mut was_answered) = (false, false);
     next(&client, |event| {
@@ -401,27 +411,33 @@ fn a_stream_that_is_refused_alone_costs_no_call_and_the_host_is_asked_once() {
         was_answered |= event.id == first && matches!(event.kind, EventKind::Result(_));
         was_asked && was_answered
     });
-    for _ in 0..5 {
-        let again = call(&client, &home, "any");
+    // Also calls that are let in do not make it ask again, nor another session that is refused its stream.
+    for scope in [&home, &home, &chat, &home, &chat] {
+        let again = call(&client, scope, "any");
         next(&client, |event| {
             let asked = matches!(event.kind, EventKind::CredentialsNeeded(_));
             assert!(!asked, "asked again");
             event.id == again && matches!(event.kind, EventKind::Result(_))
         });
     }
-    let given = ("1".to_owned(), "Bearer good".to_owned());
-    assert_eq!(
-        asked_for.try_iter().collect::<Vec<_>>(),
-        [("1".to_owned(), String::new())]
-    );
+    let asked = |authorization: &str| {
+        let asked = ["1", "2"].map(|session| (session.to_owned(), authorization.to_owned()));
+        let mut came = [(); 2].map(|()| asked_for.recv_timeout(LONG).unwrap());
+        came.sort();
+        assert_eq!(came, asked);
+    };
+    asked("");
     client
         .set_header("", "server", "authorization", "Bearer good")
         .unwrap();
-    next(&client, |event| {
-        assert!(!matches!(event.kind, EventKind::CredentialsNeeded(_)));
-        matches!(event.kind, EventKind::ResourceUpdated(_))
-    });
-    assert_eq!(asked_for.try_iter().collect::<Vec<_>>(), [given]);
+    for _ in 0..2 {
+        next(&client, |event| {
+            assert!(!matches!(event.kind, EventKind::CredentialsNeeded(_)));
+            matches!(event.kind, EventKind::ResourceUpdated(_))
+        });
+    }
+    asked("Bearer good");
+    assert!(asked_for.try_recv().is_err());
     let status = client.server_status("", "server").unwrap();
     assert_eq!((status.state, status.generation), (State::Proven, 1));
 }
