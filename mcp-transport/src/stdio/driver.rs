@@ -125,6 +125,8 @@ pub(super) struct Driver {
     pidfd: AsyncFd<Pidfd>,
     stdout: Option<AsyncFd<End>>,
     stderr: Option<AsyncFd<End>>,
+    /// Once it was full: most servers read what they are sent.
+    stdin: Option<AsyncFd<Arc<End>>>,
     receiver: Arc<dyn Receiver>,
     splitter: Splitter,
     /// Not before it is known how the process ended.
@@ -164,6 +166,7 @@ impl Driver {
             pidfd,
             stdout: Some(stdout),
             stderr: Some(stderr),
+            stdin: None,
             receiver,
             splitter: Splitter::new(max_frame),
             exit: None,
@@ -189,7 +192,7 @@ impl Driver {
     fn decide(&mut self, now: Instant) -> Option<Option<Instant>> {
         if let Some(asked) = self.link.take_ending() {
             self.closed = true;
-            self.link.outbox.close();
+            self.close_stdin();
             self.ending = Some(self.ending.map_or(asked, |before| before.sooner(asked)));
         }
         self.notice_broken_pipes(now);
@@ -245,7 +248,7 @@ impl Driver {
         let link = self.link.clone();
         let mut woken = pin!(link.outbox.wake.notified());
         let mut time = pin!(until.map(sleep_until));
-        let full = self.link.outbox.full();
+        let is_full = self.watch_full_stdin();
         poll_fn(|cx| {
             if self.exit.is_none() {
                 match self.pidfd.poll_read_ready(cx) {
@@ -266,7 +269,7 @@ impl Driver {
                 Poll::Ready(Err(_)) => return Poll::Ready(Event::Lost),
                 Poll::Pending => {}
             }
-            if let Some(stdin) = &full {
+            if let (true, Some(stdin)) = (is_full, &self.stdin) {
                 match stdin.poll_write_ready(cx) {
                     Poll::Ready(Ok(mut guard)) => {
                         self.link.outbox.flush();
@@ -464,8 +467,30 @@ impl Driver {
             self.deliver(line);
         }
         self.stdout = None;
-        self.link.outbox.close();
+        self.close_stdin();
         self.receiver.receive(Incoming::Ended(reason));
+    }
+
+    fn close_stdin(&mut self) {
+        self.stdin = None;
+        self.link.outbox.close();
+    }
+
+    /// Has the runtime watch a full stdin for room. Says whether it is full.
+    fn watch_full_stdin(&mut self) -> bool {
+        let Some(full) = self.link.outbox.full() else {
+            return false;
+        };
+        if self.stdin.is_none() {
+            match sys::watch(full, Interest::WRITABLE) {
+                Ok(stdin) => self.stdin = Some(stdin),
+                Err(error) => {
+                    warn!(%error, "a full stdin of the server cannot be waited for");
+                    self.link.outbox.give_up();
+                }
+            }
+        }
+        self.stdin.is_some()
     }
 }
 

@@ -15,7 +15,7 @@ use std::{
     },
 };
 
-use tokio::{io::unix::AsyncFd, sync::Notify};
+use tokio::sync::Notify;
 
 use crate::{
     jsonrpc::RequestId,
@@ -40,7 +40,7 @@ pub(super) struct Outbox {
 }
 
 struct Queue {
-    stdin: Option<Arc<AsyncFd<End>>>,
+    stdin: Option<Arc<End>>,
     messages: VecDeque<Outgoing>,
     /// How much of the first message has been written, its newline counted.
     written: usize,
@@ -58,7 +58,7 @@ enum State {
 }
 
 impl Outbox {
-    pub(super) fn new(stdin: AsyncFd<End>, receiver: Arc<dyn Receiver>) -> Self {
+    pub(super) fn new(stdin: End, receiver: Arc<dyn Receiver>) -> Self {
         Self {
             queue: Mutex::new(Queue {
                 stdin: Some(Arc::new(stdin)),
@@ -124,13 +124,18 @@ impl Outbox {
     }
 
     /// Stdin, if the pipe is full and somebody must wait for room.
-    pub(super) fn full(&self) -> Option<Arc<AsyncFd<End>>> {
+    pub(super) fn full(&self) -> Option<Arc<End>> {
         let queue = self.queue();
         if queue.state == State::Full {
             queue.stdin.clone()
         } else {
             None
         }
+    }
+
+    /// Nothing more can be written.
+    pub(super) fn give_up(&self) {
+        self.queue().state = State::Broken;
     }
 
     /// Whether the server has closed its end.
@@ -176,7 +181,7 @@ impl Outbox {
             return;
         };
         while !queue.messages.is_empty() {
-            match write_some(stdin.get_ref(), &queue.messages, queue.written) {
+            match write_some(&stdin, &queue.messages, queue.written) {
                 Ok(0) => {
                     queue.state = State::Full;
                     return;

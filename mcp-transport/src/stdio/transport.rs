@@ -120,7 +120,6 @@ impl StdioTransport {
             stderr,
         } = self.spawner.spawn(command).await?;
         let (on_gone, gone) = watch::channel(());
-        let stdin = watched(stdin, Interest::WRITABLE)?;
         let link = Arc::new(Link {
             outbox: Outbox::new(stdin, receiver.clone()),
             seen: Mutex::default(),
