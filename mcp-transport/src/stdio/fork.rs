@@ -78,6 +78,9 @@ pub(super) unsafe fn fork<T>(
 /// has the memory of this process meanwhile, not a copy. A copy costs what the host is large: some 8 ms in one of a
 /// few hundred MB, where this costs 0.1 ms in any.
 ///
+/// # Errors
+/// Also where a kernel or a sandbox does not have it.
+///
 /// # Safety
 /// As for [`fork`]. What the child writes to memory is written here too.
 pub(super) unsafe fn fork_for_exec<T>(
@@ -94,9 +97,10 @@ pub(super) unsafe fn fork_for_exec<T>(
         // SAFETY: it runs in a process that was made just now.
         unsafe { (call.child)(call.with) }
     }
-    // Its own, for it may not return through ours. Aligned as every machine wants it.
-    let mut stack = vec![0u128; STACK / size_of::<u128>()];
-    let top = stack.as_mut_ptr_range().end;
+    // Its own, for it may not return through ours. Aligned as every machine wants it, and not filled, which would cost
+    // more than the child does.
+    let mut stack = Vec::<u128>::with_capacity(STACK / size_of::<u128>());
+    let top = stack.spare_capacity_mut().as_mut_ptr_range().end;
     let mut call = Call { child, with };
     let mut pidfd: RawFd = -1;
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
@@ -107,9 +111,7 @@ pub(super) unsafe fn fork_for_exec<T>(
         libc::clone(enter::<T>, top.cast(), flags, call, &raw mut pidfd)
     };
     if pid < 0 {
-        // A kernel or a sandbox that does not have it.
-        // SAFETY: the caller's promise.
-        return unsafe { fork(child, with) };
+        return Err(io::Error::last_os_error());
     }
     if pidfd < 0 {
         return Ok((pid, sys::pidfd_open(pid)));

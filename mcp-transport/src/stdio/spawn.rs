@@ -10,13 +10,14 @@ use std::{
     io::{self, Read},
     os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
     ptr,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use crate::error::{Error, ErrorKind};
 
 use super::{
     command::{self, Command},
-    fork::{default_signals, fork_for_exec},
+    fork::{default_signals, fork, fork_for_exec},
     guardian::Notice,
     sys,
 };
@@ -29,6 +30,8 @@ pub(super) struct Child {
     pub(super) stdin: OwnedFd,
     pub(super) stdout: OwnedFd,
     pub(super) stderr: OwnedFd,
+    /// It has told the guardian of its group.
+    pub(super) announced: bool,
 }
 
 /// Where the child was when it failed.
@@ -47,10 +50,16 @@ enum Stage {
 ///
 /// With `notice` the child announces its group to the guardian before it runs anything of the server's.
 pub(super) fn spawn(command: &Command, notice: Option<&Notice<'_>>) -> Result<Child, Error> {
+    spawn_by(run_in_our_memory, command, notice)
+}
+
+/// How the child is made.
+type Way = fn(&mut Plan<'_>) -> io::Result<(libc::pid_t, io::Result<OwnedFd>)>;
+
+fn spawn_by(way: Way, command: &Command, notice: Option<&Notice<'_>>) -> Result<Child, Error> {
     let (stdin_theirs, stdin) = sys::pipe().map_err(local)?;
     let (stdout, stdout_theirs) = sys::pipe().map_err(local)?;
     let (stderr, stderr_theirs) = sys::pipe().map_err(local)?;
-    let (report, report_theirs) = sys::pipe().map_err(local)?;
     for ours in [&stdin, &stdout, &stderr] {
         // Only our ends: the two ends of a pipe have each their own flags.
         sys::set_nonblocking(ours.as_fd()).map_err(local)?;
@@ -61,7 +70,7 @@ pub(super) fn spawn(command: &Command, notice: Option<&Notice<'_>>) -> Result<Ch
     let sh = c"/bin/sh";
     let mut sh_args = vec![sh.as_ptr(), command.program.as_ptr()];
     sh_args.extend_from_slice(&args[1..]);
-    let plan = Plan {
+    let mut plan = Plan {
         program: command.program.as_ptr(),
         args: args.as_ptr(),
         sh: sh.as_ptr(),
@@ -69,50 +78,68 @@ pub(super) fn spawn(command: &Command, notice: Option<&Notice<'_>>) -> Result<Ch
         env: env.as_ptr(),
         cwd: command.cwd.as_ref().map_or(ptr::null(), |cwd| cwd.as_ptr()),
         stdio: [&stdin_theirs, &stdout_theirs, &stderr_theirs].map(AsRawFd::as_raw_fd),
-        report: report_theirs.as_raw_fd(),
+        failure: AtomicU64::new(0),
+        announced: AtomicBool::new(false),
+        report: None,
         parent: std::process::id(),
         notice,
     };
-    // SAFETY: every pointer of the plan is into memory that outlives this function's frame in both processes, and
-    // the child calls nothing but what may be called between fork and exec.
-    let (pid, pidfd) = unsafe { fork_for_exec(become_server, &plan) }.map_err(local)?;
-    drop((stdin_theirs, stdout_theirs, stderr_theirs, report_theirs));
-    let mut failure = Vec::new();
-    // It ends at exec, when the child's end of this pipe is closed, or with the child.
-    let read = std::fs::File::from(report).read_to_end(&mut failure);
+    let (pid, pidfd) = way(&mut plan).map_err(local)?;
+    drop((stdin_theirs, stdout_theirs, stderr_theirs));
     let pidfd = match pidfd {
         Ok(pidfd) => pidfd,
         Err(error) => return Err(without_pidfd(pid, &error)),
     };
-    if read.is_ok() && failure.is_empty() {
+    let failure = plan.failure.into_inner();
+    if failure == 0 {
         return Ok(Child {
             pid,
             pidfd,
             stdin,
             stdout,
             stderr,
+            announced: plan.announced.into_inner(),
         });
     }
     // It has ended or is about to; waiting for it keeps no zombie.
     sys::poll_readable(&[pidfd.as_fd()], None);
     let _ = sys::reap(pidfd.as_fd());
-    Err(match failure[..] {
-        [stage, a, b, c, d] => {
-            let error = io::Error::from_raw_os_error(i32::from_ne_bytes([a, b, c, d]));
-            if stage == Stage::Exec as u8 {
-                command::exec_error(&command.program, &error)
-            } else if stage == Stage::Directory as u8 {
-                let message = format!("the working directory cannot be entered: {error}");
-                Error::new(ErrorKind::Config, message)
-            } else {
-                Error::local("the child process cannot be prepared", &error)
-            }
-        }
-        _ => Error::new(
-            ErrorKind::Local,
-            "the child process ended before it was started",
-        ),
+    let (stage, errno) = ((failure >> 32) as u8, failure as u32 as i32);
+    let error = io::Error::from_raw_os_error(errno);
+    Err(if stage == Stage::Exec as u8 {
+        command::exec_error(&command.program, &error)
+    } else if stage == Stage::Directory as u8 {
+        let message = format!("the working directory cannot be entered: {error}");
+        Error::new(ErrorKind::Config, message)
+    } else {
+        Error::local("the child process cannot be prepared", &error)
     })
+}
+
+/// The child says what it has to say in the plan itself.
+fn run_in_our_memory(plan: &mut Plan<'_>) -> io::Result<(libc::pid_t, io::Result<OwnedFd>)> {
+    // SAFETY: every pointer of the plan is into memory that outlives the child's use of it, and the child calls nothing
+    // but what may be called between fork and exec.
+    match unsafe { fork_for_exec(become_server, &*plan) } {
+        // A kernel or a sandbox that does not have it; or there can be no process now, and it fails again.
+        Err(_) => run_in_a_copy(plan),
+        made => made,
+    }
+}
+
+/// The child says what went wrong over a pipe; whether it has announced itself is not known.
+fn run_in_a_copy(plan: &mut Plan<'_>) -> io::Result<(libc::pid_t, io::Result<OwnedFd>)> {
+    let (report, theirs) = sys::pipe()?;
+    plan.report = Some(theirs.as_raw_fd());
+    // SAFETY: as above, of its copy.
+    let made = unsafe { fork(become_server, &*plan) }?;
+    drop(theirs);
+    let mut failure = [0; 8];
+    // It ends at exec, when the child's end of this pipe is closed, or with the child.
+    if std::fs::File::from(report).read_exact(&mut failure).is_ok() {
+        plan.failure = AtomicU64::new(u64::from_ne_bytes(failure));
+    }
+    Ok(made)
 }
 
 fn local(error: io::Error) -> Error {
@@ -148,7 +175,12 @@ struct Plan<'a> {
     env: *const *const libc::c_char,
     cwd: *const libc::c_char,
     stdio: [RawFd; 3],
-    report: RawFd,
+    /// Written by the child: its [`Stage`] and, in the lower half, the number of the error.
+    failure: AtomicU64,
+    /// Written by the child.
+    announced: AtomicBool,
+    /// Where the child says its failure again, if it has a copy of all this.
+    report: Option<RawFd>,
     parent: u32,
     notice: Option<&'a Notice<'a>>,
 }
@@ -176,7 +208,8 @@ unsafe fn become_server(plan: &Plan<'_>) -> ! {
         }
         if let Some(notice) = plan.notice {
             // Before there can be anyone else in the group. Where it fails, the parent tells it.
-            notice.send_for_myself();
+            plan.announced
+                .store(notice.send_for_myself(), Ordering::Relaxed);
         }
         for (wanted, fd) in (0..).zip(plan.stdio) {
             // None of them is 0, 1 or 2 now, so that none is lost here; the copies stay open at exec.
@@ -233,11 +266,46 @@ unsafe fn close_others_at_exec() {
 /// # Safety
 /// Only in the child.
 unsafe fn fail(plan: &Plan<'_>, stage: Stage) -> ! {
-    // SAFETY: the report is on this stack; a pipe takes five bytes at once.
+    // SAFETY: the report is on this stack; a pipe takes eight bytes at once.
     unsafe {
-        let [a, b, c, d] = (*libc::__errno_location()).to_ne_bytes();
-        let report = [stage as u8, a, b, c, d];
-        libc::write(plan.report, report.as_ptr().cast(), report.len());
+        let errno = *libc::__errno_location() as u32;
+        let failure = (stage as u64) << 32 | u64::from(errno);
+        plan.failure.store(failure, Ordering::Relaxed);
+        if let Some(to) = plan.report {
+            let report = failure.to_ne_bytes();
+            libc::write(to, report.as_ptr().cast(), report.len());
+        }
         libc::_exit(127)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn command(program: &std::ffi::CStr, cwd: Option<&std::ffi::CStr>) -> Command {
+        Command {
+            program: program.into(),
+            args: vec![program.into()],
+            env: Vec::new(),
+            cwd: cwd.map(Into::into),
+        }
+    }
+
+    #[test]
+    fn in_our_memory_or_a_copy_the_child_runs_or_says_what_went_wrong() {
+        for way in [run_in_our_memory as Way, run_in_a_copy] {
+            let child = spawn_by(way, &command(c"/bin/cat", Some(c"/")), None).unwrap();
+            drop(child.stdin);
+            sys::poll_readable(&[child.pidfd.as_fd()], None);
+            let exit = sys::reap(child.pidfd.as_fd()).unwrap();
+            assert_eq!(exit, Some(sys::Exit::Code(0)));
+
+            let error = spawn_by(way, &command(c"/nonexistent", None), None).unwrap_err();
+            assert!(error.message.contains("/nonexistent"), "{error}");
+            let error = spawn_by(way, &command(c"/bin/cat", Some(c"/nowhere")), None).unwrap_err();
+            assert!(error.message.contains("directory"), "{error}");
+            assert_eq!(error.kind, ErrorKind::Config);
+        }
     }
 }

@@ -19,7 +19,7 @@ use crate::error::{Error, ErrorKind};
 
 use super::{
     command::Command,
-    guardian::Guardian,
+    guardian::{self, Guardian},
     inherited::{End, Inherited},
     process::{Guard, Process},
     spawn, sys,
@@ -116,12 +116,21 @@ impl Spawner {
 
     /// Takes note of the end of a process that was killed with its group, once it comes.
     pub(super) fn killed(&self, process: Arc<Process>) {
-        self.tell(Letter::Killed(process));
+        // Where there is no thread, there is none of its children.
+        if let Ok(mailbox) = self.mailbox() {
+            mailbox.post(Letter::Killed(process));
+        }
     }
 
-    /// Nobody is left of the group with this key.
+    /// Nobody is left of the group with this key. The guardian is told on this thread, and the spawner's when it wakes by
+    /// itself.
     pub(super) fn over(&self, key: u64) {
-        self.tell(Letter::Over(key));
+        // Where there is no thread, there is none of its children.
+        let Ok(mailbox) = self.mailbox() else { return };
+        match mailbox.line.over(key) {
+            told @ Some(_) => mailbox.leave(Letter::Over { key, told }),
+            told => mailbox.post(Letter::Over { key, told }),
+        }
     }
 
     /// Ends the thread, once no child is left, and waits for that, at most `limit`; then the guardian is gone too. It
@@ -149,13 +158,6 @@ impl Spawner {
         self.shared.inherited.close();
     }
 
-    fn tell(&self, letter: Letter) {
-        // Where there is no thread, there is none of its children.
-        if let Ok(mailbox) = self.mailbox() {
-            mailbox.post(letter);
-        }
-    }
-
     fn mailbox(&self) -> Result<Arc<Mailbox>, Error> {
         let mut mailbox = self
             .shared
@@ -179,7 +181,11 @@ enum Letter {
         reply: oneshot::Sender<Result<Started, Error>>,
     },
     Killed(Arc<Process>),
-    Over(u64),
+    Over {
+        key: u64,
+        /// Which guardian knows.
+        told: Option<guardian::Number>,
+    },
     End,
 }
 
@@ -191,6 +197,7 @@ struct Mailbox {
     /// Told when nobody takes them any more.
     ended: Condvar,
     posted: File,
+    line: Arc<guardian::Line>,
     thread: Mutex<Option<thread::JoinHandle<()>>>,
 }
 
@@ -199,7 +206,7 @@ impl std::fmt::Debug for Letter {
         f.write_str(match self {
             Self::Spawn { .. } => "Spawn",
             Self::Killed(_) => "Killed",
-            Self::Over(_) => "Over",
+            Self::Over { .. } => "Over",
             Self::End => "End",
         })
     }
@@ -211,11 +218,30 @@ impl Mailbox {
     }
 
     fn post(&self, letter: Letter) {
-        // Where nobody takes it, it is dropped, and with it what would answer it.
-        if let Some(letters) = &mut *self.letters() {
-            letters.push(letter);
+        self.put(letter);
+        self.ring();
+    }
+
+    /// For a letter that can wait for the next: it wakes the thread only when there are many.
+    fn leave(&self, letter: Letter) {
+        if self.put(letter) >= MANY {
+            self.ring();
         }
-        // It fails only where 2^64 letters lie there untaken.
+    }
+
+    /// Says how many lie there then.
+    fn put(&self, letter: Letter) -> usize {
+        let mut letters = self.letters();
+        // Where nobody takes it, it is dropped, and with it what would answer it.
+        let Some(letters) = &mut *letters else {
+            return 0;
+        };
+        letters.push(letter);
+        letters.len()
+    }
+
+    fn ring(&self) {
+        // It fails only where it was rung 2^64 times for nothing.
         let _ = (&self.posted).write(&1u64.to_ne_bytes());
     }
 
@@ -267,11 +293,12 @@ fn start_thread(guarded: bool, inherited: &Arc<Inherited>) -> io::Result<Arc<Mai
         letters: Mutex::new(Some(Vec::new())),
         ended: Condvar::new(),
         posted: sys::eventfd()?.into(),
+        line: Arc::default(),
         thread: Mutex::default(),
     });
     let taker = Taker(mailbox.clone());
     let thread = thread::Builder::new().name("mcp-spawner".into());
-    let guardian = Guardian::new(guarded, inherited.clone());
+    let guardian = Guardian::new(guarded, inherited.clone(), mailbox.line.clone());
     let thread = sys::with_signals_blocked(|| thread.spawn(move || run(&taker.0, guardian)))?;
     *mailbox
         .thread
@@ -279,6 +306,9 @@ fn start_thread(guarded: bool, inherited: &Arc<Inherited>) -> io::Result<Arc<Mai
         .unwrap_or_else(PoisonError::into_inner) = Some(thread);
     Ok(mailbox)
 }
+
+/// How many letters that can wait do so.
+const MANY: usize = 16;
 
 /// How long what was killed with its leader may take to be gone, and how often that is looked at: what is left then
 /// cannot be killed.
@@ -307,21 +337,26 @@ impl Dying {
 fn run(mailbox: &Mailbox, mut guardian: Guardian) {
     let mut dying: Vec<Dying> = Vec::new();
     let mut ending = false;
+    let mut sigchld = None;
+    // It may have ended before it was waited for.
+    let mut guardian_ended = true;
     loop {
-        sys::block_sigchld_if_handled();
+        sys::block_sigchld_if_handled(&mut sigchld);
         dying.retain_mut(|dying| {
             let over = dying.is_over();
             if over {
-                guardian.over(dying.process.key);
+                guardian.over(dying.process.key, None);
             }
             !over
         });
-        guardian.check();
+        if guardian_ended {
+            guardian.check();
+        }
         if ending && dying.is_empty() {
             guardian.stop();
             return;
         }
-        wait(mailbox, &dying, &guardian);
+        guardian_ended = wait(mailbox, &dying, &guardian);
         for letter in mailbox.take() {
             match letter {
                 Letter::Spawn {
@@ -340,20 +375,22 @@ fn run(mailbox: &Mailbox, mut guardian: Guardian) {
                         });
                     }
                 }
-                Letter::Over(key) => guardian.over(key),
+                Letter::Over { key, told } => guardian.over(key, told),
                 Letter::End => ending = true,
             }
         }
     }
 }
 
-/// Waits for a letter, the end of a process that dies, or that of the guardian.
-fn wait(mailbox: &Mailbox, dying: &[Dying], guardian: &Guardian) {
+/// Waits for a letter, the end of a process that dies, or that of the guardian. Says whether it was that.
+fn wait(mailbox: &Mailbox, dying: &[Dying], guardian: &Guardian) -> bool {
     let mut fds = vec![mailbox.posted.as_fd()];
-    fds.extend(guardian.as_fd());
+    let guardian = guardian.as_fd();
+    fds.extend(guardian);
     let (reaped, unreaped): (Vec<_>, Vec<_>) = dying.iter().partition(|d| d.reaped.is_some());
     fds.extend(unreaped.iter().map(|dying| dying.process.as_fd()));
-    sys::poll_readable(&fds, (!reaped.is_empty()).then_some(LOOK));
+    let readable = sys::poll_readable(&fds, (!reaped.is_empty()).then_some(LOOK));
+    guardian.is_some() && readable[1]
 }
 
 fn start(command: &Command, spawner: Spawner, guardian: &mut Guardian) -> Result<Started, Error> {
@@ -366,9 +403,10 @@ fn start(command: &Command, spawner: Spawner, guardian: &mut Guardian) -> Result
         stdin,
         stdout,
         stderr,
-    } = spawned.inspect_err(|_| guardian.over(key))?;
+        announced,
+    } = spawned.inspect_err(|_| guardian.over(key, None))?;
     let process = Arc::new(Process::new(pid, pidfd, key));
-    guardian.opened(&process);
+    guardian.opened(&process, announced);
     let inherited = spawner.shared.inherited.clone();
     let guard = Guard::new(process, spawner);
     let listed = |end| {

@@ -79,12 +79,10 @@ pub(super) fn socket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((above_stdio(one)?, above_stdio(other)?))
 }
 
-/// Makes reads and writes of this end return instead of waiting.
+/// Makes reads and writes of this end of a new [`pipe`] return instead of waiting.
 pub(super) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: it only reads the flags of an open descriptor.
-    let flags = checked(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
-    // SAFETY: it only sets the flags of an open descriptor.
-    checked(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) })?;
+    // SAFETY: it only sets the flags of an open descriptor, which has no others yet.
+    checked(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) })?;
     Ok(())
 }
 
@@ -306,7 +304,9 @@ pub(super) fn may_execute(path: &Path) -> bool {
 /// The kernel drops the signal of a child's end where its disposition is the default, but not if the thread that
 /// started the child blocks it: then it wakes another thread for nothing, and the host's `epoll_wait` fails with
 /// EINTR. Where the host has a handler, that one must not run here.
-pub(super) fn block_sigchld_if_handled() {
+///
+/// `is_blocked` is what the last call made of it, none before the first.
+pub(super) fn block_sigchld_if_handled(is_blocked: &mut Option<bool>) {
     let mut set = MaybeUninit::<libc::sigset_t>::uninit();
     let mut action = MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: sigemptyset makes the set whole and sigaction the action; neither fails with these arguments.
@@ -315,6 +315,9 @@ pub(super) fn block_sigchld_if_handled() {
         libc::sigaddset(set.as_mut_ptr(), libc::SIGCHLD);
         libc::sigaction(libc::SIGCHLD, std::ptr::null(), action.as_mut_ptr());
         let handled = action.assume_init().sa_sigaction != libc::SIG_DFL;
+        if is_blocked.replace(handled) == Some(handled) {
+            return;
+        }
         let how = if handled {
             libc::SIG_BLOCK
         } else {

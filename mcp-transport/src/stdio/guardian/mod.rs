@@ -21,7 +21,7 @@ use std::{
     collections::HashMap,
     io,
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
-    sync::{Arc, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::{Duration, Instant},
 };
 
@@ -49,26 +49,54 @@ pub(super) struct Guardian {
     wanted: bool,
     inherited: Arc<Inherited>,
     running: Option<Running>,
+    line: Arc<Line>,
+    /// How many were started.
+    started: u64,
     /// The groups that are open, by their keys. Whoever answers for a process holds it until it is over.
     open: HashMap<u64, Weak<Process>>,
     last_key: u64,
     died_young: u32,
 }
 
+/// The way to the guardian that runs now, for those on other threads.
+#[derive(Debug, Default)]
+pub(super) struct Line(Mutex<Option<(Number, Arc<End>)>>);
+
+/// Which of a spawner's guardians.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Number(u64);
+
+impl Line {
+    fn other_end(&self) -> MutexGuard<'_, Option<(Number, Arc<End>)>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says that nobody of the group is left, and gives who was told; `None` if that cannot be said at once.
+    pub(super) fn over(&self, key: u64) -> Option<Number> {
+        let other_end = self.other_end();
+        let (number, socket) = other_end.as_ref()?;
+        let sent = Notice::new(socket.as_fd(), key).send_over();
+        sent.is_ok().then_some(*number)
+    }
+}
+
 #[derive(Debug)]
 struct Running {
-    socket: End,
+    number: Number,
+    socket: Arc<End>,
     pidfd: OwnedFd,
     since: Instant,
 }
 
 impl Guardian {
     /// Without a process yet; if not `wanted`, for ever.
-    pub(super) fn new(wanted: bool, inherited: Arc<Inherited>) -> Self {
+    pub(super) fn new(wanted: bool, inherited: Arc<Inherited>, line: Arc<Line>) -> Self {
         Self {
             wanted,
             inherited,
             running: None,
+            line,
+            started: 0,
             open: HashMap::new(),
             last_key: 0,
             died_young: 0,
@@ -92,18 +120,24 @@ impl Guardian {
         Some(Notice::new(running.socket.as_fd(), key))
     }
 
-    /// The child runs: from here on it is told to every guardian, until it is [`over`](Self::over).
-    pub(super) fn opened(&mut self, process: &Arc<Process>) {
+    /// The child runs: from here on it is told to every guardian, until it is [`over`](Self::over). `announced`: the
+    /// child has told this one itself. Where that one is about to end, the next is told.
+    pub(super) fn opened(&mut self, process: &Arc<Process>, announced: bool) {
         if self.wanted {
-            // Again, for the child may have met one that was full or about to end.
-            self.tell(|socket| Notice::new(socket, process.key).send(process));
+            if !announced {
+                self.tell(|socket| Notice::new(socket, process.key).send(process));
+            }
             self.open.insert(process.key, Arc::downgrade(process));
         }
     }
 
-    /// Nobody of the group is left, or nobody ever was.
-    pub(super) fn over(&mut self, key: u64) {
+    /// Nobody of the group is left, or nobody ever was. Which guardian was `told` of that already, if any was.
+    pub(super) fn over(&mut self, key: u64, told: Option<Number>) {
         self.open.remove(&key);
+        let runs = self.running.as_ref().map(|running| running.number);
+        if told.is_some() && told == runs {
+            return;
+        }
         self.tell(|socket| Notice::new(socket, key).send_over());
     }
 
@@ -124,6 +158,7 @@ impl Guardian {
             0
         };
         self.running = None;
+        *self.line.other_end() = None;
         let replaced = self.died_young <= MOST_YOUNG;
         warn_of_end(exit, replaced);
         if replaced && !self.open.is_empty() {
@@ -136,6 +171,7 @@ impl Guardian {
         let Some(Running { socket, pidfd, .. }) = self.running.take() else {
             return;
         };
+        *self.line.other_end() = None;
         drop(socket);
         if !sys::poll_readable(&[pidfd.as_fd()], Some(LEAVING))[0] {
             let _ = sys::pidfd_signal(pidfd.as_fd(), libc::SIGKILL);
@@ -145,8 +181,10 @@ impl Guardian {
     }
 
     fn start(&mut self) {
-        match start(&self.inherited) {
+        self.started += 1;
+        match start(Number(self.started), &self.inherited) {
             Ok(running) => {
+                *self.line.other_end() = Some((running.number, running.socket.clone()));
                 self.running = Some(running);
                 let open: Vec<_> = self.open.values().filter_map(Weak::upgrade).collect();
                 for process in open {
@@ -184,14 +222,15 @@ fn warn_of_end(exit: Exit, replaced: bool) {
     warn!(?exit, replaced, "the guardian of the servers has ended");
 }
 
-fn start(inherited: &Arc<Inherited>) -> io::Result<Running> {
+fn start(number: Number, inherited: &Arc<Inherited>) -> io::Result<Running> {
     let (socket, theirs) = sys::socket_pair()?;
     let socket = End::new(socket, inherited)?;
     let host = sys::pidfd_open(std::process::id() as libc::pid_t)?;
     let fork = || keeper::fork(theirs.as_raw_fd(), host.as_raw_fd());
     let (_, pidfd) = sys::with_signals_blocked(fork)?;
     Ok(Running {
-        socket,
+        number,
+        socket: Arc::new(socket),
         // Where it cannot be had, as that of the host could a moment ago, the guardian ends with the socket.
         pidfd: pidfd?,
         since: Instant::now(),

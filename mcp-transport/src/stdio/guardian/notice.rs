@@ -37,16 +37,19 @@ impl<'a> Notice<'a> {
         Self { socket, key }
     }
 
-    /// Tells of the group that the calling process leads. For a child that was forked just now: async-signal-safe.
-    pub(in super::super) fn send_for_myself(&self) {
+    /// Tells of the group that the calling process leads, and says whether it could. For a child that was forked just
+    /// now: async-signal-safe.
+    pub(in super::super) fn send_for_myself(&self) -> bool {
         // SAFETY: the calls touch descriptors only, and the new one is known here alone.
         unsafe {
             let pid = libc::getpid();
             let pidfd = libc::syscall(libc::SYS_pidfd_open, pid, 0) as RawFd;
-            if pidfd >= 0 {
-                self.send_open(pid, pidfd);
-                libc::close(pidfd);
+            if pidfd < 0 {
+                return false;
             }
+            let sent = self.send_open(pid, pidfd);
+            libc::close(pidfd);
+            sent > 0
         }
     }
 
