@@ -860,7 +860,7 @@ int mcpconn_client_fd(const mcpconn_client *client);
 // each call two switches of threads. Where nobody waits, a thread of the library's does it. timeout_ms is
 // in milliseconds, or MCPCONN_FOREVER; with 0 it only looks.
 //
-// The client's own thread takes over again when nobody has waited for 1 ms, so that one wait after the other costs no
+// That thread takes over again when nobody has waited for 1 ms, so that one wait after the other costs no
 // switch of threads. A call that is made within that time leaves with the next wait, or up to 1 ms later if none follows.
 //
 // MCPCONN_OK: an event is there. MCPCONN_EMPTY: the time is over. MCPCONN_ERR_CLOSED: the last event was taken.
