@@ -19,7 +19,7 @@ use super::{
     connect::Tls,
     proxy::Proxies,
     resolve::Resolver,
-    testing::{Authority, in_time, listener},
+    testing::{Authority, accepted, in_time, listener},
 };
 use crate::{
     error::{Cause, ErrorKind, Outcome},
@@ -208,6 +208,28 @@ async fn a_certificate_that_nobody_vouches_for_ends_it_before_anything_is_sent()
         }
         other => panic!("{other:?}"),
     }
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_to_the_handshake_is_given_up_after_a_minute() {
+    let mut scene = Scene::new("h2", true).await;
+    scene.ping();
+    let mut stream = accepted(&scene.listener).await;
+    let hello = in_time("the client's hello", stream.read_u8()).await;
+    assert_eq!(hello.expect("the client speaks"), 22);
+    tokio::time::pause();
+    let begun = tokio::time::Instant::now();
+    match in_time("the end of it", scene.next()).await {
+        Incoming::Failed(_, error) => {
+            assert_eq!(
+                (error.kind, error.outcome),
+                (ErrorKind::Transport, Outcome::NotSent)
+            );
+            assert!(error.message.contains("60 seconds"), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(begun.elapsed() <= Duration::from_secs(61));
 }
 
 /// A server over HTTP/2 that lets each connection have one request open at a time, and what it was asked: the number
