@@ -124,13 +124,12 @@ impl Starter {
     /// Starts a task. What one thread starts begins in that order: at once on the thread itself, so that what it has to
     /// write is written without waking another; or, while nobody drives, on that of whoever does next.
     pub(super) fn start(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let task = Box::pin(task);
         let mut state = self.turns.state();
         let start = state.turn.start();
         match start {
             Start::Here => {
                 drop(state);
-                self.begin(task);
+                self.begin(Box::pin(task));
             }
             Start::Keep | Start::KeepAndTell => {
                 let place = Place(self.turns.clone());
@@ -177,7 +176,8 @@ impl Starter {
 }
 
 /// Gives its place up when the task has begun.
-async fn in_its_place(mut task: Task, place: Place) {
+async fn in_its_place(task: impl Future<Output = ()>, place: Place) {
+    let mut task = pin!(task);
     let first = poll_fn(|cx| Poll::Ready(task.as_mut().poll(cx))).await;
     drop(place);
     if first.is_pending() {
