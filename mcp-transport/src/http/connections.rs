@@ -95,7 +95,9 @@ impl Connections {
                 None => self.inner.wait(&origin, &uri).await?,
             };
             let sent = match way {
-                Found::Own(connection) => self.inner.send_alone(&origin, connection, request).await,
+                Found::Own(connection) => {
+                    Box::pin(self.inner.send_alone(&origin, connection, request)).await
+                }
                 Found::Shared(mut connection) => {
                     let sent = connection.try_send_request(request).await;
                     sent.map(Arriving::alone_in)
@@ -317,7 +319,8 @@ impl Drop for Keeping {
 async fn make(connector: Connector, uri: Uri, tasks: Weak<Tasks>) -> Result<Way, BoxError> {
     let authority = uri.authority().map_or("", |authority| authority.as_str());
     let host = HeaderValue::from_str(authority)?;
-    let link = connector.connect(uri).await?;
+    // Boxed, for it is large, and its task moves what it runs.
+    let link = Box::pin(connector.connect(uri)).await?;
     if !link.is_http2() {
         let connection = Http1::over(link, host, READ).await?;
         return Ok(Found::Own(Box::new(connection)));
