@@ -100,7 +100,10 @@ impl Connector {
                     tunnel::open(&mut stream, host, port(&uri), shown.as_ref()).await?;
                     Ok(Tcp::new(stream))
                 };
-                (tunnel.await.map_err(|error| at(&proxy, error))?, false)
+                (
+                    Box::pin(tunnel).await.map_err(|error| at(&proxy, error))?,
+                    false,
+                )
             }
             Way::Socks {
                 proxy,
@@ -123,7 +126,12 @@ impl Connector {
                     socks::open(&mut stream, target, port(&uri), login).await?;
                     Ok(Tcp::new(stream))
                 };
-                (connection.await.map_err(|error| at(&proxy, error))?, false)
+                (
+                    Box::pin(connection)
+                        .await
+                        .map_err(|error| at(&proxy, error))?,
+                    false,
+                )
             }
             Way::Unknown(scheme) => return Err(BadProxy(scheme).into()),
         };
@@ -135,7 +143,7 @@ impl Connector {
             None => MaybeHttpsStream::Http(stream),
         };
         Ok(Link {
-            stream,
+            stream: Box::new(stream),
             is_forwarded,
         })
     }
@@ -172,7 +180,8 @@ impl Service<Uri> for Made {
 
 /// A connection that was made.
 pub(super) struct Link {
-    stream: MaybeHttpsStream<Tcp>,
+    /// Boxed, for one with TLS is large, and moved often until it is in its place.
+    stream: Box<MaybeHttpsStream<Tcp>>,
     is_forwarded: bool,
 }
 
@@ -180,7 +189,7 @@ impl Link {
     /// The stream, to be read or written: with TLS either may write, and in several pieces at once, which raises SIGPIPE.
     fn stream(&mut self) -> Pin<&mut MaybeHttpsStream<Tcp>> {
         about_to_write();
-        Pin::new(&mut self.stream)
+        Pin::new(&mut *self.stream)
     }
 
     /// Whether what is at its other end is a proxy that is told whole URLs.

@@ -327,7 +327,8 @@ async fn make(connector: Connector, uri: Uri, tasks: Weak<Tasks>) -> Result<Way,
     }
     let spawner = Spawner(tasks);
     let mut builder = http2::Builder::new(spawner.clone());
-    let (sender, driver) = builder.timer(TokioTimer::new()).handshake(link).await?;
+    let shaking = builder.timer(TokioTimer::new()).handshake(link);
+    let (sender, driver) = Box::pin(shaking).await?;
     spawner.execute(async move {
         if let Err(error) = driver.await {
             tracing::debug!(%error, "a connection ended");
