@@ -150,7 +150,8 @@ pub(super) fn write(to: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<us
 }
 
 fn write_with_flag(to: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
-    const RWF_NOSIGNAL: libc::c_int = 0x100;
+    // A whole word, for the kernel's sixth argument is passed as one.
+    const RWF_NOSIGNAL: libc::c_long = 0x100;
     // Where the descriptor stands, as for writev.
     const NOWHERE: libc::c_long = -1;
     let count = slices.len() as libc::c_int;
