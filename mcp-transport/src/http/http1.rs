@@ -15,6 +15,7 @@ use hyper::{
 };
 
 use super::{body::Outbound, connect::Link};
+use crate::stdio::SigpipeOff;
 
 /// One connection, idle or with one request on it. Dropping it closes it.
 pub(super) struct Http1 {
@@ -84,7 +85,9 @@ impl Http1 {
 
 impl Drop for Http1 {
     fn drop(&mut self) {
-        // Without who could send, hyper says good-bye (TLS has words for it), as far as that can be done at once.
+        // Without who could send, hyper says good-bye (TLS has words for it), as far as that can be done at once. It is
+        // said on whichever thread drops the last that knows of the connection, one of the host's too.
+        let _off = SigpipeOff::before_a_write();
         self.sender = None;
         self.drive(&mut Context::from_waker(Waker::noop()));
     }

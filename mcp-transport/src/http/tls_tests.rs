@@ -19,7 +19,7 @@ use super::{
     connect::Tls,
     proxy::Proxies,
     resolve::Resolver,
-    testing::{Authority, accepted, in_time, listener},
+    testing::{self, Authority, accepted, in_time, listener},
 };
 use crate::{
     error::{Cause, ErrorKind, Outcome},
@@ -145,6 +145,30 @@ async fn https_carries_a_request_over_http_1() {
     stream.flush().await.expect("a client");
     assert!(matches!(scene.next().await, Incoming::Written(_)));
     assert!(matches!(scene.next().await, Incoming::Answer(answer) if answer.message == ANSWER));
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn closing_what_the_server_has_reset_raises_no_signal_on_whichever_thread_it_is_closed() {
+    let mut scene = Scene::new("http/1.1", true).await;
+    scene.ping();
+    let mut stream = scene.accept().await.expect("the certificate is trusted");
+    read_request(&mut stream).await;
+    let answer = testing::ANSWER.as_bytes();
+    stream.write_all(answer).await.expect("a client");
+    stream.flush().await.expect("a client");
+    assert!(matches!(scene.next().await, Incoming::Written(_)));
+    assert!(matches!(scene.next().await, Incoming::Answer(_)));
+    // Ended in good order, and then reset: what is written to it now raises SIGPIPE, if nothing is done about it.
+    stream.shutdown().await.expect("a client");
+    stream.get_ref().0.set_zero_linger().expect("a socket");
+    drop(stream);
+    let pending = crate::stdio::with_signals_blocked(|| {
+        drop(scene.transport);
+        std::fs::read_to_string("/proc/thread-self/status").expect("it is mounted")
+    });
+    let pending = pending.lines().find(|line| line.starts_with("SigPnd:"));
+    assert_eq!(pending, Some("SigPnd:\t0000000000000000"));
 }
 
 #[tokio::test]
