@@ -14,7 +14,7 @@ use hyper::{
     client::conn::{TrySendError, http1},
 };
 
-use super::{body::Outbound, connect::Link};
+use super::{body::Outbound, connect::Link, last_words::LastWords};
 use crate::stdio::SigpipeOff;
 
 /// One connection, idle or with one request on it. Dropping it closes it.
@@ -22,7 +22,7 @@ pub(super) struct Http1 {
     /// `None` only while it is dropped.
     sender: Option<http1::SendRequest<Outbound>>,
     /// `None` once it is over.
-    driver: Option<http1::Connection<Link, Outbound>>,
+    driver: Option<http1::Connection<LastWords<Link>, Outbound>>,
     /// What the server is called in each request.
     pub(super) host: HeaderValue,
     /// What is at its other end is a proxy that is told whole URLs.
@@ -36,6 +36,7 @@ impl Http1 {
     pub(super) async fn over(link: Link, host: HeaderValue, read: usize) -> hyper::Result<Self> {
         let is_forwarded = link.is_forwarded();
         let mut builder = http1::Builder::new();
+        let link = LastWords::of(link);
         let (sender, driver) = builder.max_buf_size(read).handshake(link).await?;
         Ok(Self {
             sender: Some(sender),

@@ -19,6 +19,7 @@ mod events;
 mod exchange;
 mod http1;
 mod idle;
+mod last_words;
 mod legacy_sse;
 #[cfg(test)]
 mod names_tests;

@@ -14,3 +14,4 @@ mod secrets;
 mod server;
 mod session;
 mod standing;
+mod upset;
