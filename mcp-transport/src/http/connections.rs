@@ -1,7 +1,6 @@
 //! The connections to a server: made when a request finds none, used again while the server keeps them, closed after.
 
 use std::{
-    mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
@@ -14,8 +13,8 @@ use hyper::{
 use hyper_util::rt::TokioTimer;
 use tokio::{
     runtime::Handle,
-    sync::oneshot,
-    time::{Instant, sleep_until},
+    sync::{Notify, oneshot},
+    time::{Instant, timeout_at},
 };
 
 use super::{
@@ -53,12 +52,14 @@ struct Inner {
     connector: Connector,
     tasks: Weak<Tasks>,
     known: Mutex<Known>,
+    /// Something is over before [`Known::due`] was.
+    sooner: Arc<Notify>,
 }
 
 struct Known {
     pool: Pool<Box<Http1>, Http2, Waiting>,
-    /// There is a task which sees to it that nothing stays that is over.
-    is_kept: bool,
+    /// When the task looks next which sees to it that nothing stays that is over; `None` where there is none.
+    due: Option<Instant>,
 }
 
 impl Connections {
@@ -66,7 +67,7 @@ impl Connections {
     pub(super) fn new(connector: Connector, tasks: &Arc<Tasks>) -> Self {
         let known = Mutex::new(Known {
             pool: Pool::new(),
-            is_kept: false,
+            due: None,
         });
         let tasks = Arc::downgrade(tasks);
         Self {
@@ -74,6 +75,7 @@ impl Connections {
                 connector,
                 tasks,
                 known,
+                sooner: Arc::default(),
             }),
         }
     }
@@ -230,24 +232,31 @@ impl Inner {
 
     /// Sees to it that what is over goes, from `first` on.
     fn keep(self: &Arc<Self>, mut known: MutexGuard<'_, Known>, first: Instant) {
-        if mem::replace(&mut known.is_kept, true) {
-            return;
+        match known.due {
+            Some(due) if due <= first => return,
+            is_kept => {
+                known.due = Some(first);
+                // A task that cannot be is dropped at once, which wants the lock.
+                drop(known);
+                if is_kept.is_some() {
+                    return self.sooner.notify_one();
+                }
+            }
         }
-        // A task that cannot be is dropped at once, which wants the lock.
-        drop(known);
         let mut keeping = Keeping(Arc::downgrade(self));
+        let sooner = self.sooner.clone();
         Spawner(self.tasks.clone()).execute(async move {
             let mut next = Some(first);
             while let Some(due) = next {
-                sleep_until(due).await;
+                let _ = timeout_at(due, sooner.notified()).await;
                 let Some(inner) = keeping.0.upgrade() else {
                     return;
                 };
                 let mut known = inner.known();
                 let (over, due) = known.pool.expire(Instant::now());
                 next = due;
+                known.due = next;
                 if next.is_none() {
-                    known.is_kept = false;
                     keeping.0 = Weak::new();
                 }
                 drop(known);
@@ -311,7 +320,7 @@ struct Keeping(Weak<Inner>);
 impl Drop for Keeping {
     fn drop(&mut self) {
         if let Some(inner) = self.0.upgrade() {
-            inner.known().is_kept = false;
+            inner.known().due = None;
         }
     }
 }
@@ -368,7 +377,7 @@ mod tests {
         tasks.cut_all();
         let inner = &connections.inner;
         inner.keep(inner.known(), Instant::now());
-        assert!(!inner.known().is_kept);
+        assert_eq!(inner.known().due, None);
         let uri = Uri::from_static("http://127.0.0.1:9/");
         let origin = Origin::of(&uri).expect("absolute");
         let waited = inner.wait(&origin, &uri).await;

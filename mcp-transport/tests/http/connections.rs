@@ -239,6 +239,31 @@ async fn an_idle_connection_is_not_used_for_as_long_as_the_server_says() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_idle_connection_is_closed_when_its_own_time_is_over_also_beside_one_that_has_longer() {
+    for (said, at_once) in [("timeout=1", true), ("timeout=3", false)] {
+        let server = Server::start().await;
+        let mut client = Client::of(&server).await;
+        client.request(1, "ping");
+        let (mut longer, _) = server.request().await;
+        client.written(1).await;
+        client.request(2, "ping");
+        let (mut shorter, _) = server.request().await;
+        client.written(2).await;
+        longer.json(&result(1, "{}")).await;
+        assert_eq!(client.message().await, result(1, "{}"));
+        let headers = [("content-type", "application/json"), ("keep-alive", said)];
+        shorter.answer("200 OK", &headers, &result(2, "{}")).await;
+        assert_eq!(client.message().await, result(2, "{}"));
+        let begun = tokio::time::Instant::now();
+        shorter.closed().await;
+        let seconds = if at_once { 0 } else { 2 };
+        assert_eq!(begun.elapsed().as_secs(), seconds, "{said}");
+        client.request(3, "ping");
+        longer.request().await;
+    }
+}
+
 #[tokio::test]
 async fn requests_under_way_together_each_have_a_connection() {
     let server = Server::start().await;
