@@ -175,9 +175,10 @@ impl EventQueue {
 
     pub(super) fn pop(&self) -> Option<Event> {
         let mut state = self.state();
-        let event = state.pop()?;
+        let event = state.pop();
+        // Also where there is none: whoever raised it late may not come to hushing it while the host asks in vain.
         self.hush_if_empty(&mut state);
-        Some(event)
+        event
     }
 
     /// With the lock held, so that what is announced meanwhile is not hushed with it.
@@ -306,7 +307,17 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        sync::Arc,
+        thread,
+        time::{Duration, Instant},
+    };
+
     use bytes::Bytes;
+    use tokio::{
+        io::{Interest, unix::AsyncFd},
+        time::timeout,
+    };
 
     use super::*;
     use crate::sys::is_readable;
@@ -439,6 +450,86 @@ mod tests {
         assert!(is_readable(fd));
         assert_eq!(ids(&queue), [4]);
         assert!(!is_readable(fd));
+    }
+
+    #[test]
+    fn a_host_that_finds_nothing_is_not_called_again_for_it() {
+        let queue = queue();
+        let fd = queue.fd();
+        let (_, late) = queue.add(Lane(1), failure(1));
+        assert_eq!(ids(&queue), [1]);
+        // Who announced it is held up between its two steps.
+        queue.fd.raise();
+        assert!(is_readable(fd));
+        assert!(queue.pop().is_none());
+        assert!(!is_readable(fd));
+        queue.push(Lane(1), failure(2));
+        assert!(is_readable(fd));
+        queue.hush_if_empty(&mut queue.state());
+        assert!(is_readable(fd), "it tells of the second");
+        assert_eq!(ids(&queue), [2]);
+        assert!(!is_readable(fd));
+        assert_eq!(late, Then::Raise);
+    }
+
+    const PRODUCERS: u64 = 4;
+    const EACH: u64 = 5000;
+
+    /// Each by a thread of its own, with a breath now and then, so that the host finds the queue empty again and again.
+    fn produce(queue: &Arc<EventQueue>) -> Vec<thread::JoinHandle<()>> {
+        let produce = |lane: u64, queue: Arc<EventQueue>| {
+            for id in 0..EACH {
+                queue.push(Lane(lane), failure(id));
+                if id % 7 == lane {
+                    thread::yield_now();
+                }
+            }
+        };
+        (1..=PRODUCERS)
+            .map(|lane| (lane, queue.clone()))
+            .map(|(lane, queue)| thread::spawn(move || produce(lane, queue)))
+            .collect()
+    }
+
+    #[tokio::test]
+    // What takes its place is unsafe, and the descriptor is the queue's, which lives longer. Older tokio has no other.
+    #[allow(deprecated)]
+    async fn a_host_that_is_told_of_edges_alone_misses_no_event() {
+        let queue = Arc::new(queue());
+        let edges = AsyncFd::with_interest(queue.fd(), Interest::READABLE).unwrap();
+        let producers = produce(&queue);
+        let mut taken = 0;
+        while taken < PRODUCERS * EACH {
+            let edge = timeout(Duration::from_secs(60), edges.readable());
+            let mut edge = edge.await.expect("an edge was missed").unwrap();
+            edge.clear_ready();
+            taken += ids(&queue).len() as u64;
+        }
+        for producer in producers {
+            producer.join().unwrap();
+        }
+        assert!(!is_readable(queue.fd()));
+        assert_eq!(queue.state().raised, 0);
+    }
+
+    #[test]
+    fn a_host_that_takes_one_event_whenever_the_descriptor_is_readable_takes_them_all() {
+        let queue = Arc::new(queue());
+        let fd = queue.fd();
+        let producers = produce(&queue);
+        let begun = Instant::now();
+        let mut taken = 0;
+        while taken < PRODUCERS * EACH {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{taken}");
+            if is_readable(fd) {
+                taken += u64::from(queue.pop().is_some());
+            }
+        }
+        for producer in producers {
+            producer.join().unwrap();
+        }
+        assert!(!is_readable(fd));
+        assert_eq!(queue.state().raised, 0);
     }
 
     #[tokio::test]
