@@ -46,8 +46,7 @@ impl Shared {
             }
         }
         // One configuration at a time, and none once the client closes: both under this lock.
-        let mut servers = self.servers();
-        self.check_open()?;
+        let mut servers = self.open_servers()?;
         let named = plans
             .iter()
             .map(|(plan, fingerprint)| (plan.name.clone(), *fingerprint));

@@ -302,8 +302,7 @@ impl Client {
         name: &str,
         value: &str,
     ) -> Result<(), Error> {
-        self.shared.check_open()?;
-        let server = self.shared.servers().get(domain, server)?;
+        let server = self.shared.open_servers()?.get(domain, server)?;
         server.opener.credentials().give(name, value)?;
         server.try_new_credentials();
         Ok(())

@@ -179,8 +179,7 @@ impl Client {
     }
 
     fn server_of(&self, domain: &str, server: &str) -> Result<Target, Error> {
-        self.shared.check_open()?;
-        let server = self.shared.servers().get(domain, server)?;
+        let server = self.shared.open_servers()?.get(domain, server)?;
         Ok(Target::Server(server))
     }
 

@@ -98,7 +98,7 @@ impl Client {
     ) -> Result<PreparedCall, Error> {
         self.shared.check_open()?;
         let call = Call {
-            server: self.shared.servers().get(&scope.domain, server)?,
+            server: self.shared.open_servers()?.get(&scope.domain, server)?,
             scope: scope.name.clone(),
             method: kind.method().into(),
             params: None,

@@ -31,10 +31,9 @@ impl Client {
         server: &str,
         options: CallOptions,
     ) -> Result<PreparedCall, Error> {
-        self.shared.check_open()?;
         let one = match server {
             "" => None,
-            name => Some(self.shared.servers().get(domain, name)?),
+            name => Some(self.shared.open_servers()?.get(domain, name)?),
         };
         let origin = Origin::home(domain_or_default(domain).into(), server.into());
         let ticket = self.shared.admit(one.as_deref(), origin, &options)?;

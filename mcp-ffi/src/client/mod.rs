@@ -172,8 +172,8 @@ impl Client {
     /// # Errors
     /// [`Kind::Closed`].
     pub fn tools(&self, domain: &str) -> Result<KnownTools, Error> {
-        self.shared.check_open()?;
-        Ok(tools::known(&self.shared.servers(), domain, None))
+        let servers = self.shared.open_servers()?;
+        Ok(tools::known(&servers, domain, None))
     }
 
     /// How it stands with a server now.
@@ -181,8 +181,7 @@ impl Client {
     /// # Errors
     /// [`Kind::UnknownServer`]; [`Kind::Config`] if its entry is not usable; [`Kind::Closed`].
     pub fn server_status(&self, domain: &str, server: &str) -> Result<ServerStatus, Error> {
-        self.shared.check_open()?;
-        let server = self.shared.servers().get(domain, server)?;
+        let server = self.shared.open_servers()?.get(domain, server)?;
         Ok(server.status())
     }
 
@@ -191,8 +190,7 @@ impl Client {
     /// # Errors
     /// As for [`Client::server_status`].
     pub fn wake(&self, domain: &str, server: &str) -> Result<(), Error> {
-        self.shared.check_open()?;
-        let server = self.shared.servers().get(domain, server)?;
+        let server = self.shared.open_servers()?.get(domain, server)?;
         server.supervisor.wake();
         Ok(())
     }

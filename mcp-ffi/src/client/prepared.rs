@@ -64,7 +64,7 @@ impl PreparedCall {
                 shared.starter.start(call.run(self.ticket));
             }
             Work::List(call, kind) => {
-                shared.runtime.spawn(call.run_list(kind, self.ticket));
+                shared.starter.start(call.run_list(kind, self.ticket));
             }
             Work::ListTools {
                 domain,

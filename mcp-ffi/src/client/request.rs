@@ -43,7 +43,7 @@ impl Client {
             return Err(Error::new(Kind::Invalid, message));
         }
         let call = Call {
-            server: self.shared.servers().get(&scope.domain, server)?,
+            server: self.shared.open_servers()?.get(&scope.domain, server)?,
             scope: scope.name.clone(),
             method: method.to_owned().into(),
             params: object("the params", params)?.map(|params| params.to_owned().into()),
@@ -99,7 +99,7 @@ impl Client {
             return Err(Error::new(Kind::Invalid, message));
         }
         let params = object("the params", params)?.map(|params| params.to_owned().into());
-        let server = self.shared.servers().get(&scope.domain, server)?;
+        let server = self.shared.open_servers()?.get(&scope.domain, server)?;
         let open = self.shared.live.newest(&(server.lane, scope.name.clone()));
         // One that has just ended is open no more.
         Ok(open.is_some_and(|session| session.notify(method, params).is_ok()))

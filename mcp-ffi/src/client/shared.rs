@@ -62,6 +62,14 @@ impl Shared {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The servers of a client that is open: a closing one has none, and whoever asks for one is to hear why.
+    pub(super) fn open_servers(&self) -> Result<MutexGuard<'_, Servers>, Error> {
+        let servers = self.servers();
+        // Under the lock, as they are taken out.
+        self.check_open()?;
+        Ok(servers)
+    }
+
     pub(super) fn check_open(&self) -> Result<(), Error> {
         if self.calls.is_closed() {
             Err(Error::closed())

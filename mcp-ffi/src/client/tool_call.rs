@@ -75,7 +75,7 @@ impl Shared {
         server: &str,
         tool: &str,
     ) -> Result<(Arc<Server>, String), Error> {
-        let servers = self.servers();
+        let servers = self.open_servers()?;
         if !server.is_empty() {
             return Ok((servers.get(domain, server)?, tool.into()));
         }

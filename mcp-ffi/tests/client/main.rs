@@ -21,6 +21,7 @@ mod secrets;
 mod server;
 mod silence;
 mod standing;
+mod threads;
 mod together;
 
 use std::time::{Duration, Instant};
