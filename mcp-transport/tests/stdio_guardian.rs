@@ -305,3 +305,61 @@ async fn a_guardian_that_is_stopped_is_replaced_once_it_is_full_of_words() {
     .await;
     session.close(LONG).await;
 }
+
+#[tokio::test]
+async fn guardians_that_are_killed_again_and_again_disturb_no_server_and_the_last_knows_all() {
+    let _alone = ALONE.lock().await;
+    let spawner = Spawner::new();
+    let me = std::process::id();
+    let mut using = tokio::task::JoinSet::new();
+    for _ in 0..6 {
+        let spawner = spawner.clone();
+        using.spawn(async move {
+            for round in 0..15 {
+                if round % 5 == 4 {
+                    let mut config = shell("exit 0");
+                    config.args.push("x".repeat(200_000));
+                    let transport = StdioTransport::with_spawner(config, spawner.clone());
+                    open_with(transport).await.unwrap_err();
+                }
+                let transport = StdioTransport::with_spawner(shell(ONE_ANSWER), spawner.clone());
+                let (session, _) = open_with(transport).await.unwrap();
+                session.close(LONG).await;
+            }
+        });
+    }
+    loop {
+        tokio::select! {
+            biased;
+            ended = using.join_next() => match ended {
+                Some(ended) => ended.unwrap(),
+                None => break,
+            },
+            () = tokio::time::sleep(std::time::Duration::from_millis(3)) => {
+                for guardian in guardians(me) {
+                    // SAFETY: it touches no memory. The guardian may have ended by itself.
+                    unsafe { libc::kill(guardian as i32, libc::SIGKILL) };
+                }
+            }
+        }
+    }
+    let transport = StdioTransport::with_spawner(shell(ONE_ANSWER), spawner.clone());
+    let (session, _) = open_with(transport).await.unwrap();
+    let knows = |count: usize| {
+        let [guardian] = guardians(me)[..] else {
+            return false;
+        };
+        std::fs::read_dir(format!("/proc/{guardian}/fd")).is_ok_and(|fds| fds.count() == 2 + count)
+    };
+    until("the last guardian knows of the one that runs", || knows(1)).await;
+    session.close(LONG).await;
+    until("and of nothing else", || knows(0)).await;
+    drop((session, spawner));
+    until("nothing is left", || guardians(me).is_empty()).await;
+}
+
+/// Answers `initialize`, and goes at EOF.
+const ONE_ANSWER: &str = r#"
+read line; echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18"}}'
+cat >/dev/null
+"#;

@@ -522,6 +522,38 @@ async fn a_missing_command_a_missing_directory_and_a_missing_interpreter_are_tol
 }
 
 #[tokio::test]
+async fn whatever_the_system_has_against_a_command_is_said_of_it_and_leaves_nothing() {
+    let loops = Script::new("#!/bin/sh\n");
+    std::fs::remove_file(loops.path()).unwrap();
+    std::os::unix::fs::symlink(loops.path(), loops.path()).unwrap();
+    let nested = Script::new("#!/bin/sh\n");
+    let inner = format!("#!{}/inside\n", nested.path());
+    let through_a_file = Script::new(&inner);
+    let directory = Script::new("#!/\n");
+    let long = "x".repeat(200_000);
+    let mut many = StdioConfig::new("true");
+    many.args = vec![long];
+    let mut large = StdioConfig::new("true");
+    large.env.insert("LARGE".into(), "x".repeat(200_000));
+    for (config, said) in [
+        (many, "too long"),
+        (large, "too long"),
+        (StdioConfig::new(loops.path()), ""),
+        (StdioConfig::new(through_a_file.path()), "usable path"),
+        (StdioConfig::new(directory.path()), "not executable"),
+    ] {
+        let error = fails(config.clone()).await;
+        assert!(error.message.contains(said), "{error}");
+        assert!(error.message.len() < 1000, "{error}");
+        assert_eq!(
+            (error.kind, error.cause),
+            (ErrorKind::Config, Cause::Permanent),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_script_without_a_first_line_is_run_by_the_shell() {
     let script = Script::new("exit 9\n");
     let error = fails(StdioConfig::new(script.path())).await;

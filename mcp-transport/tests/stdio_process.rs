@@ -169,6 +169,47 @@ fn a_host_that_ignores_sigchld_steals_a_status_and_not_a_session() {
 }
 
 #[test]
+fn many_servers_at_once_start_or_fail_as_ever_in_a_host_that_ignores_sigchld() {
+    alone(
+        "many_servers_at_once_start_or_fail_as_ever_in_a_host_that_ignores_sigchld",
+        async || {
+            disposition(libc::SIGCHLD, libc::SIG_IGN);
+            let spawner = Spawner::new();
+            let mut using = tokio::task::JoinSet::new();
+            for number in 0..40 {
+                let spawner = spawner.clone();
+                using.spawn(async move {
+                    let mut config = shell(TWO_ANSWERS);
+                    let fails = number % 3 == 0;
+                    if fails {
+                        config.args.push("x".repeat(200_000));
+                    }
+                    let transport = StdioTransport::with_spawner(config, spawner);
+                    match open_with(transport).await {
+                        Ok((session, _)) => {
+                            assert!(!fails);
+                            session.ping(None).await.unwrap();
+                            session.close(LONG).await;
+                        }
+                        Err(error) => {
+                            assert!(fails, "{error}");
+                            assert_eq!(error.kind, ErrorKind::Config, "{error}");
+                        }
+                    }
+                });
+            }
+            using.join_all().await;
+            until("the guardian alone is left", || {
+                Holdings::now().processes == 1
+            })
+            .await;
+            spawner.finish(LONG);
+            assert_eq!(children(), [0; 0]);
+        },
+    );
+}
+
+#[test]
 fn a_host_without_stdio_of_its_own_can_start_servers() {
     alone(
         "a_host_without_stdio_of_its_own_can_start_servers",
