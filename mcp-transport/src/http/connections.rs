@@ -336,6 +336,8 @@ async fn make(connector: Connector, uri: Uri, tasks: Weak<Tasks>) -> Result<Way,
     }
     let spawner = Spawner(tasks);
     let mut builder = http2::Builder::new(spawner.clone());
+    // How many requests it takes at a time the server says first of all, and refuses those beyond: one, until then.
+    builder.initial_max_send_streams(1);
     let shaking = builder.timer(TokioTimer::new()).handshake(link);
     let (sender, driver) = Box::pin(shaking).await?;
     spawner.execute(async move {

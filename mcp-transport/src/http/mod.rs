@@ -18,6 +18,8 @@ mod ear;
 mod events;
 mod exchange;
 mod http1;
+#[cfg(test)]
+mod http2_tests;
 mod idle;
 mod last_words;
 mod legacy_sse;
