@@ -23,7 +23,7 @@ use super::{
     http1::{Arriving, Http1},
     idle,
     pool::{Found, Origin, Pool, Ticket},
-    tasks::Tasks,
+    tasks::{TaskId, Tasks},
 };
 
 /// How much of an answer is read at once, at most. What is larger than the processor's cache, or so large that the
@@ -140,7 +140,7 @@ impl Inner {
     }
 
     /// A connection that is made, or given back before that; and whether it is new. One that is made too late for this
-    /// request serves another.
+    /// request serves another, unless there are many of that kind.
     async fn wait(self: &Arc<Self>, origin: &Origin, uri: &Uri) -> Result<(Way, bool), Failed> {
         let (tell, told) = oneshot::channel();
         let ticket = self.known().pool.wait(origin, tell);
@@ -150,7 +150,13 @@ impl Inner {
             ticket: Some(ticket),
         };
         let made = make(self.connector.clone(), uri.clone(), self.tasks.clone());
-        Spawner(self.tasks.clone()).execute(async move { making.ended(made.await) });
+        let task = Spawner(self.tasks.clone()).spawn(async move { making.ended(made.await) });
+        let _waits = Waits {
+            inner: self,
+            origin,
+            ticket,
+            task,
+        };
         match told.await {
             Ok(Ok(way)) => {
                 let is_new = match &way {
@@ -267,6 +273,26 @@ impl Inner {
     }
 }
 
+/// A request that waits for a connection.
+struct Waits<'a> {
+    inner: &'a Inner,
+    origin: &'a Origin,
+    ticket: Ticket,
+    /// What makes one.
+    task: Option<TaskId>,
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        let is_too_many = self.inner.known().pool.leave(self.origin, self.ticket);
+        if let (true, Some(task), Some(tasks)) =
+            (is_too_many, self.task, self.inner.tasks.upgrade())
+        {
+            tasks.cut(task);
+        }
+    }
+}
+
 /// A connection in the making; given up if it is dropped.
 struct Making {
     owner: Weak<Inner>,
@@ -352,15 +378,19 @@ async fn make(connector: Connector, uri: Uri, tasks: Weak<Tasks>) -> Result<Way,
 #[derive(Clone)]
 struct Spawner(Weak<Tasks>);
 
+impl Spawner {
+    /// `None` where a runtime is being taken down: there is none any more, and nothing left to run for.
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> Option<TaskId> {
+        let (tasks, runtime) = (self.0.upgrade()?, Handle::try_current().ok()?);
+        let id = tasks.reserve()?;
+        tasks.spawn(id, &runtime, task);
+        Some(id)
+    }
+}
+
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Spawner {
     fn execute(&self, task: F) {
-        // Where a runtime is being taken down there is none any more, and nothing left to run for.
-        let (Some(tasks), Ok(runtime)) = (self.0.upgrade(), Handle::try_current()) else {
-            return;
-        };
-        if let Some(id) = tasks.reserve() {
-            tasks.spawn(id, &runtime, task);
-        }
+        self.spawn(task);
     }
 }
 

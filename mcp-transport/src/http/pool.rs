@@ -31,6 +31,10 @@ pub(super) enum Found<C, S> {
     Shared(S),
 }
 
+/// How many may be in the making that nobody waits for any more: they serve who comes next, but a server that answers
+/// none would be knocked at by ever more.
+const SPARE: usize = 4;
+
 /// Names one who waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Ticket(u64);
@@ -102,6 +106,13 @@ impl<C, S: Clone, W> Pool<C, S, W> {
         place.waiting.push_back((ticket, who));
         place.making += 1;
         ticket
+    }
+
+    /// Waits no more, whatever for. Says whether the one that it has made is one too many, if it is not made yet.
+    pub(super) fn leave(&mut self, origin: &Origin, ticket: Ticket) -> bool {
+        let place = self.place(origin);
+        place.waiting.retain(|(other, _)| *other != ticket);
+        place.making > place.waiting.len() + SPARE
     }
 
     /// One was made, and is given or shared next.
@@ -274,6 +285,20 @@ mod tests {
         }));
         assert_ne!(three, four);
         assert_eq!(pool.failed(&a, three), Some(13));
+    }
+
+    #[test]
+    fn of_those_that_nobody_waits_for_any_more_a_few_are_made_on() {
+        let (mut pool, a) = (Numbers::new(), origin("http://a"));
+        let tickets: Vec<_> = (0..10).map(|who| pool.wait(&a, who)).collect();
+        let mut given_up = 0;
+        for ticket in tickets {
+            if pool.leave(&a, ticket) {
+                assert_eq!(pool.failed(&a, ticket), None);
+                given_up += 1;
+            }
+        }
+        assert_eq!(given_up, 10 - SPARE);
     }
 
     #[test]

@@ -256,6 +256,32 @@ async fn a_server_that_says_nothing_to_the_handshake_is_given_up_after_a_minute(
     assert!(begun.elapsed() <= Duration::from_secs(61));
 }
 
+#[tokio::test]
+async fn a_server_that_lets_nobody_in_is_left_by_all_but_a_few_of_those_that_gave_up() {
+    let scene = Scene::new("http/1.1", true).await;
+    let mut closed = tokio::task::JoinSet::new();
+    for id in 0..20 {
+        scene.transport.send(Outgoing {
+            bytes: format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#).into(),
+            request: Some(RequestId(id)),
+        });
+        // TLS begins, and is never answered.
+        let (mut stream, _) = scene.listener.accept().await.expect("a client");
+        closed
+            .spawn(async move { while stream.read_buf(&mut Vec::new()).await.unwrap_or(0) > 0 {} });
+    }
+    let begun = tokio::time::Instant::now();
+    for id in 0..20 {
+        scene.transport.abandon(RequestId(id));
+    }
+    for _ in 0..16 {
+        in_time("a connection to be closed", closed.join_next()).await;
+    }
+    assert_eq!(closed.len(), 4);
+    // Each is given up then anyway.
+    assert!(begun.elapsed() < Duration::from_secs(50));
+}
+
 /// A server over HTTP/2 that lets each connection have one request open at a time, and what it was asked: the number
 /// of the connection, and the method.
 struct OneAtATime {
