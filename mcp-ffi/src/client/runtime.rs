@@ -335,6 +335,7 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
+    use crate::client::turn::LINGER;
 
     fn driving_thread(driver: &Driver) -> mpsc::Receiver<ThreadId> {
         let (tell, told) = mpsc::channel();
@@ -460,6 +461,52 @@ mod tests {
                 assert_eq!(begun, (round, step));
             }
         }
+    }
+
+    #[test]
+    fn what_many_threads_start_while_others_take_turns_to_drive_begins_in_order_and_ends() {
+        const EACH: usize = 3000;
+        let driver = Driver::new().unwrap();
+        let (tell, told) = mpsc::channel();
+        thread::scope(|scope| {
+            for number in 0..3 {
+                let (starter, tell) = (driver.starter(), tell.clone());
+                scope.spawn(move || {
+                    let begun = Arc::new(AtomicU64::new(0));
+                    for at in 0..EACH {
+                        let (begun, tell) = (begun.clone(), tell.clone());
+                        starter.start(async move {
+                            assert_eq!(begun.fetch_add(1, Ordering::SeqCst), at as u64);
+                            match at % 4 {
+                                0 => tokio::task::yield_now().await,
+                                1 => tokio::time::sleep(Duration::from_millis(1)).await,
+                                2 => tokio::spawn(async {}).await.unwrap(),
+                                _ => {}
+                            }
+                            tell.send(number).unwrap();
+                        });
+                        if at % 50 == number {
+                            thread::yield_now();
+                        }
+                    }
+                });
+            }
+            // Waits of two threads, of which one is refused where they meet, and pauses in which nobody waits.
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    for round in 0..300 {
+                        let _ = driver.wait(tokio::task::yield_now());
+                        if round % 30 == 0 {
+                            thread::sleep(2 * LINGER);
+                        }
+                    }
+                });
+            }
+        });
+        for _ in 0..3 * EACH {
+            told.recv_timeout(Duration::from_secs(60)).unwrap();
+        }
+        assert!(told.try_recv().is_err());
     }
 
     #[test]
