@@ -96,7 +96,7 @@ typedef enum {
   MCPCONN_OK = 0,
   // Good, but there is nothing there (any more).
   MCPCONN_EMPTY = 1,
-  // An argument is not what it must be; the text says which.
+  // An argument is not what it must be; the text, where there is an err, says which.
   MCPCONN_ERR_INVALID = -1,
   // The configuration is not usable: bad JSON, command not found, directory missing, bad URL.
   MCPCONN_ERR_CONFIG = -2,
@@ -589,8 +589,9 @@ typedef int32_t mcpconn_status;
 typedef void (*mcpconn_event_fn)(void *user_data, const mcpconn_event *event);
 
 // Gives user data back to the host: exactly once, on any thread, when the library needs it no more, also when the
-// function that was given it failed (unless its options could not be read at all, MCPCONN_ERR_INVALID). It must not
-// call the library.
+// function that was given it failed; but not where the options as such could not be read, for which a program has
+// to be wrong: no alignment, a struct_size that no version has, a member that this library is too old to know. It must
+// not call the library.
 typedef void (*mcpconn_free_fn)(void *user_data);
 
 // What a client is made with. Begin with MCPCONN_CLIENT_OPTIONS_INIT; a member that is 0 has its default.
@@ -640,7 +641,8 @@ typedef struct {
   // The most that the call may take in all, waiting for a connection included, in milliseconds, or
   // MCPCONN_FOREVER. Default 300000.
   uint64_t timeout_ms;
-  // The most that may pass without progress of the call, in milliseconds, or MCPCONN_FOREVER. Default: for ever.
+  // The most that may pass without progress of the call, in milliseconds, or MCPCONN_FOREVER; counted from when it was
+  // sent. Default: for ever.
   uint64_t idle_timeout_ms;
   // Asks the server for progress, heard as MCPCONN_EVENT_PROGRESS, if it is not 0.
   int32_t progress;
@@ -814,7 +816,9 @@ mcpconn_status mcpconn_client_new(const mcpconn_client_options *options,
 // The JSON is what every MCP host reads: {"mcpServers": {"name": {...}}} or the inner object alone. A server is one of
 //
 // - a child process: "command", and if need be "args", "env" and "cwd". Of this process's environment it gets what a
-//   program needs to run (PATH, HOME and their like), and beside that what "env" says;
+//   program needs to run (PATH, HOME and their like), and beside that what "env" says. A command without a slash is
+//   looked for in the PATH that it gets, one that is a relative path from "cwd". What it writes to its stderr is kept for
+//   the texts of its errors, the last of it, and goes nowhere else;
 // - remote: "url", "headers", and "type", which is "http" (Streamable HTTP, the default; a server that turns out to
 //   speak the older HTTP+SSE is spoken to in that) or "sse" (HTTP+SSE from the start);
 // - reached over a link that the host moves: "type": "host"; see mcpconn_link.
@@ -842,7 +846,8 @@ mcpconn_status mcpconn_client_new(const mcpconn_client_options *options,
 // report, unless NULL, gets a JSON object that says which servers were "added", "changed", "removed" and
 // "unchanged", lists of their names, and which are "invalid", a list of objects with "server" and "message"; one of
 // those that was there before is among the removed ones too. A server with an unusable entry does not hold up the
-// others; calls to it fail with MCPCONN_ERR_CONFIG.
+// others, and the answer is MCPCONN_OK all the same: look into the report. Calls to it fail with MCPCONN_ERR_CONFIG, as
+// do those to a server whose command or directory turns out to be missing, which is looked for when it is started.
 //
 // Fails with MCPCONN_ERR_CONFIG, and changes nothing, if it is no JSON or not of that shape.
 mcpconn_status mcpconn_client_configure(const mcpconn_client *client,
@@ -852,8 +857,9 @@ mcpconn_status mcpconn_client_configure(const mcpconn_client *client,
                                         mcpconn_error **err);
 
 // [any] A descriptor that is readable while an event waits: poll it for reading, and do nothing else with it. It is
-// the client's and is closed with it. A host that is told of edges only takes events until MCPCONN_EMPTY. -1 for a
-// client that cannot be used, NULL among them.
+// the client's and is closed with it. A host that is told of edges only takes events until MCPCONN_EMPTY. When the last
+// event, MCPCONN_EVENT_CLOSED, was taken, it stays readable, and whatever takes events answers MCPCONN_ERR_CLOSED: take
+// it off the loop then. -1 for a client that cannot be used, NULL among them.
 int mcpconn_client_fd(const mcpconn_client *client);
 
 // [one] Waits until an event is there, and does the client's input and output on this thread meanwhile, which spares
@@ -864,7 +870,8 @@ int mcpconn_client_fd(const mcpconn_client *client);
 // switch of threads. A call that is made within that time leaves with the next wait, or up to 1 ms later if none follows.
 //
 // MCPCONN_OK: an event is there. MCPCONN_EMPTY: the time is over. MCPCONN_ERR_CLOSED: the last event was taken.
-// MCPCONN_ERR_BUSY: another thread takes events.
+// MCPCONN_ERR_BUSY: another thread takes events, or this is called from inside a callback. Any other below 0 is for good
+// too, such as MCPCONN_ERR_INVALID for NULL: end the loop.
 mcpconn_status mcpconn_client_wait(const mcpconn_client *client,
                                    uint64_t timeout_ms);
 
@@ -872,7 +879,7 @@ mcpconn_status mcpconn_client_wait(const mcpconn_client *client,
 // turn, and the events of one server come in order.
 //
 // MCPCONN_EMPTY: there is none, and out is left as it was. MCPCONN_ERR_CLOSED: the last event was taken.
-// MCPCONN_ERR_BUSY: another thread takes events.
+// MCPCONN_ERR_BUSY: another thread takes events, or this is called from inside a callback.
 mcpconn_status mcpconn_client_next_event(const mcpconn_client *client,
                                          mcpconn_event **out);
 
@@ -924,7 +931,9 @@ void mcpconn_scope_free(mcpconn_scope *scope);
 //
 // A server that is not connected is connected first. If that fails, every call that waits for it fails with its error;
 // a call that comes while the server is waiting for its next attempt waits for it, or fails with MCPCONN_ERR_WAITING if
-// its own deadline is sooner. Two attempts of a server that has not proved itself begin at least a second apart.
+// its own deadline is sooner. Two attempts of a server that has not proved itself begin at least a second apart
+// (floor_ms), and at most four of its sessions (max_unproven) are open at a time before one of them has answered a call:
+// further scopes wait for that within their deadlines. A short first call, or one without a scope, spares them that.
 //
 // Fails at once, without an event, with MCPCONN_ERR_INVALID for an argument that is not what it must be,
 // MCPCONN_ERR_UNKNOWN_SERVER, MCPCONN_ERR_CAPACITY if 4096 calls are in flight or wait for their last event to be
@@ -1056,7 +1065,8 @@ int32_t mcpconn_event_log_level(const mcpconn_event *event);
 // [any] 1 if the event is the result of a tool that says that it failed (`isError`), else 0.
 int32_t mcpconn_event_is_tool_error(const mcpconn_event *event);
 
-// [any] Which session of the server answered, or a MCPCONN_EVENT_SESSION is about, counted from 1; 0 for other events.
+// [any] Which session of the server answered, or a MCPCONN_EVENT_SESSION is about, counted from 1 since the server was
+// configured or what makes its connection changed; 0 for other events.
 uint64_t mcpconn_event_generation(const mcpconn_event *event);
 
 // [any] 1 if the session was replaced during the call that this result answers: what the server kept for it is
@@ -1109,7 +1119,7 @@ mcpconn_status mcpconn_client_roots_changed(const mcpconn_client *client);
 // [any] Has a header shown to a remote server with every request of all its sessions from now on, in place of what its
 // configuration says under that name; the answer to a MCPCONN_EVENT_CREDENTIALS_NEEDED, and as well before a token
 // runs out. An empty value takes it back: what the configuration says is shown again. A server that is parked for want
-// of credentials is tried at once.
+// of credentials is tried as soon as the least time between two attempts (floor_ms) allows.
 //
 // The value is a secret: no log, error or event of this library has it. It is kept for the server as it is configured
 // now, and is forgotten with it: when what makes its connection is configured anew, or the server is removed.

@@ -68,7 +68,9 @@ unsafe fn start(call: PreparedCall, id: *mut u64) -> Code {
 ///
 /// A server that is not connected is connected first. If that fails, every call that waits for it fails with its error;
 /// a call that comes while the server is waiting for its next attempt waits for it, or fails with MCPCONN_ERR_WAITING if
-/// its own deadline is sooner. Two attempts of a server that has not proved itself begin at least a second apart.
+/// its own deadline is sooner. Two attempts of a server that has not proved itself begin at least a second apart
+/// (floor_ms), and at most four of its sessions (max_unproven) are open at a time before one of them has answered a call:
+/// further scopes wait for that within their deadlines. A short first call, or one without a scope, spares them that.
 ///
 /// Fails at once, without an event, with MCPCONN_ERR_INVALID for an argument that is not what it must be,
 /// MCPCONN_ERR_UNKNOWN_SERVER, MCPCONN_ERR_CAPACITY if 4096 calls are in flight or wait for their last event to be

@@ -202,7 +202,9 @@ pub unsafe extern "C" fn mcpconn_client_new(
 /// The JSON is what every MCP host reads: {"mcpServers": {"name": {...}}} or the inner object alone. A server is one of
 ///
 /// - a child process: "command", and if need be "args", "env" and "cwd". Of this process's environment it gets what a
-///   program needs to run (PATH, HOME and their like), and beside that what "env" says;
+///   program needs to run (PATH, HOME and their like), and beside that what "env" says. A command without a slash is
+///   looked for in the PATH that it gets, one that is a relative path from "cwd". What it writes to its stderr is kept for
+///   the texts of its errors, the last of it, and goes nowhere else;
 /// - remote: "url", "headers", and "type", which is "http" (Streamable HTTP, the default; a server that turns out to
 ///   speak the older HTTP+SSE is spoken to in that) or "sse" (HTTP+SSE from the start);
 /// - reached over a link that the host moves: "type": "host"; see mcpconn_link.
@@ -230,7 +232,8 @@ pub unsafe extern "C" fn mcpconn_client_new(
 /// report, unless NULL, gets a JSON object that says which servers were "added", "changed", "removed" and
 /// "unchanged", lists of their names, and which are "invalid", a list of objects with "server" and "message"; one of
 /// those that was there before is among the removed ones too. A server with an unusable entry does not hold up the
-/// others; calls to it fail with MCPCONN_ERR_CONFIG.
+/// others, and the answer is MCPCONN_OK all the same: look into the report. Calls to it fail with MCPCONN_ERR_CONFIG, as
+/// do those to a server whose command or directory turns out to be missing, which is looked for when it is started.
 ///
 /// Fails with MCPCONN_ERR_CONFIG, and changes nothing, if it is no JSON or not of that shape.
 #[unsafe(no_mangle)]
@@ -256,8 +259,9 @@ pub unsafe extern "C" fn mcpconn_client_configure(
 }
 
 /// [any] A descriptor that is readable while an event waits: poll it for reading, and do nothing else with it. It is
-/// the client's and is closed with it. A host that is told of edges only takes events until MCPCONN_EMPTY. -1 for a
-/// client that cannot be used, NULL among them.
+/// the client's and is closed with it. A host that is told of edges only takes events until MCPCONN_EMPTY. When the last
+/// event, MCPCONN_EVENT_CLOSED, was taken, it stays readable, and whatever takes events answers MCPCONN_ERR_CLOSED: take
+/// it off the loop then. -1 for a client that cannot be used, NULL among them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_client_fd(client: *const mcpconn_client) -> c_int {
     fail::or(-1, || {
@@ -274,7 +278,8 @@ pub unsafe extern "C" fn mcpconn_client_fd(client: *const mcpconn_client) -> c_i
 /// switch of threads. A call that is made within that time leaves with the next wait, or up to 1 ms later if none follows.
 ///
 /// MCPCONN_OK: an event is there. MCPCONN_EMPTY: the time is over. MCPCONN_ERR_CLOSED: the last event was taken.
-/// MCPCONN_ERR_BUSY: another thread takes events.
+/// MCPCONN_ERR_BUSY: another thread takes events, or this is called from inside a callback. Any other below 0 is for good
+/// too, such as MCPCONN_ERR_INVALID for NULL: end the loop.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_client_wait(
     client: *const mcpconn_client,
@@ -295,7 +300,7 @@ pub unsafe extern "C" fn mcpconn_client_wait(
 /// turn, and the events of one server come in order.
 ///
 /// MCPCONN_EMPTY: there is none, and out is left as it was. MCPCONN_ERR_CLOSED: the last event was taken.
-/// MCPCONN_ERR_BUSY: another thread takes events.
+/// MCPCONN_ERR_BUSY: another thread takes events, or this is called from inside a callback.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_client_next_event(
     client: *const mcpconn_client,

@@ -11,7 +11,7 @@ use super::{
 /// [any] Has a header shown to a remote server with every request of all its sessions from now on, in place of what its
 /// configuration says under that name; the answer to a MCPCONN_EVENT_CREDENTIALS_NEEDED, and as well before a token
 /// runs out. An empty value takes it back: what the configuration says is shown again. A server that is parked for want
-/// of credentials is tried at once.
+/// of credentials is tried as soon as the least time between two attempts (floor_ms) allows.
 ///
 /// The value is a secret: no log, error or event of this library has it. It is kept for the server as it is configured
 /// now, and is forgotten with it: when what makes its connection is configured anew, or the server is removed.

@@ -368,7 +368,8 @@ pub unsafe extern "C" fn mcpconn_event_is_tool_error(event: *const mcpconn_event
     }
 }
 
-/// [any] Which session of the server answered, or a MCPCONN_EVENT_SESSION is about, counted from 1; 0 for other events.
+/// [any] Which session of the server answered, or a MCPCONN_EVENT_SESSION is about, counted from 1 since the server was
+/// configured or what makes its connection changed; 0 for other events.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mcpconn_event_generation(event: *const mcpconn_event) -> u64 {
     // SAFETY: NULL or a live event, by the contract of the header.

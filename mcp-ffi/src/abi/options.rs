@@ -17,8 +17,9 @@ pub type mcpconn_event_fn =
     Option<unsafe extern "C-unwind" fn(user_data: *mut c_void, event: *const mcpconn_event)>;
 
 /// Gives user data back to the host: exactly once, on any thread, when the library needs it no more, also when the
-/// function that was given it failed (unless its options could not be read at all, MCPCONN_ERR_INVALID). It must not
-/// call the library.
+/// function that was given it failed; but not where the options as such could not be read, for which a program has
+/// to be wrong: no alignment, a struct_size that no version has, a member that this library is too old to know. It must
+/// not call the library.
 pub type mcpconn_free_fn = Option<unsafe extern "C-unwind" fn(user_data: *mut c_void)>;
 
 /// In host_takes: roots/list.
@@ -98,7 +99,8 @@ pub struct mcpconn_call_options {
     /// The most that the call may take in all, waiting for a connection included, in milliseconds, or
     /// MCPCONN_FOREVER. Default 300000.
     pub timeout_ms: u64,
-    /// The most that may pass without progress of the call, in milliseconds, or MCPCONN_FOREVER. Default: for ever.
+    /// The most that may pass without progress of the call, in milliseconds, or MCPCONN_FOREVER; counted from when it was
+    /// sent. Default: for ever.
     pub idle_timeout_ms: u64,
     /// Asks the server for progress, heard as MCPCONN_EVENT_PROGRESS, if it is not 0.
     pub progress: i32,

@@ -14,7 +14,7 @@ pub enum mcpconn_status_code {
     MCPCONN_OK = 0,
     /// Good, but there is nothing there (any more).
     MCPCONN_EMPTY = 1,
-    /// An argument is not what it must be; the text says which.
+    /// An argument is not what it must be; the text, where there is an err, says which.
     MCPCONN_ERR_INVALID = -1,
     /// The configuration is not usable: bad JSON, command not found, directory missing, bad URL.
     MCPCONN_ERR_CONFIG = -2,

@@ -93,13 +93,13 @@ impl EventQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Readable while an event waits; from the first time that somebody asks for it, so that it costs a host nothing
+    /// Readable while an event waits, and when none will come any more; from the first time that somebody asks for it, so that it costs a host nothing
     /// that does not.
     pub(super) fn fd(&self) -> RawFd {
         let mut state = self.state();
         if !state.fd_is_used {
             state.fd_is_used = true;
-            if !state.is_empty() {
+            if !state.is_empty() || matches!(state.end, End::Closed) {
                 state.raised += 1;
                 self.fd.raise();
             }
@@ -181,9 +181,10 @@ impl EventQueue {
         event
     }
 
-    /// With the lock held, so that what is announced meanwhile is not hushed with it.
+    /// With the lock held, so that what is announced meanwhile is not hushed with it. At its end it stays readable, as a
+    /// stream does: a host that polls it for ever after is told so by whatever it calls then.
     fn hush_if_empty(&self, state: &mut State) {
-        if state.raised > 0 && state.is_empty() {
+        if state.raised > 0 && state.is_empty() && !matches!(state.end, End::Closed) {
             state.raised -= self.fd.clear();
         }
     }
@@ -530,6 +531,24 @@ mod tests {
         }
         assert!(!is_readable(fd));
         assert_eq!(queue.state().raised, 0);
+    }
+
+    #[test]
+    fn the_descriptor_stays_readable_once_the_last_event_was_taken() {
+        let end = || event(0, EventKind::Closed);
+        let queue = queue();
+        let fd = queue.fd();
+        queue.push(Lane(1), failure(1));
+        queue.end(end());
+        assert_eq!(ids(&queue), [1, 0]);
+        assert!(queue.is_closed() && is_readable(fd));
+        assert!(queue.pop().is_none());
+        assert!(is_readable(fd));
+        // Also for whoever asks for it only then.
+        let queue = EventQueue::new().unwrap();
+        queue.end(end());
+        assert_eq!(ids(&queue), [0]);
+        assert!(is_readable(queue.fd()));
     }
 
     #[tokio::test]
