@@ -64,7 +64,8 @@ pub enum mcpconn_event_code {
     /// sent again by itself.
     MCPCONN_EVENT_CREDENTIALS_NEEDED = 6,
     /// A server changed its state: mcpconn_event_server_info() has it, mcpconn_event_text() says it for a person. Of
-    /// one session a host that is slow to take them gets the newest.
+    /// one session a host that is slow to take them gets the newest. Of a server that another configuration replaced nothing
+    /// more is told.
     MCPCONN_EVENT_SERVER_STATE = 7,
     /// A list of a server's is new: mcpconn_event_list() says which. The tools were asked for again and are in
     /// mcpconn_client_tools(); the others are for the host to list, resources standing for their templates too. Of one

@@ -63,6 +63,9 @@ impl Shared {
                     Slot::Ready(server)
                 }
                 old => {
+                    if let Some(old) = old.as_ref().and_then(Slot::ready) {
+                        old.make_way();
+                    }
                     before.extend(old.map(|old| (name.clone(), old)));
                     Slot::Ready(Server::start(plan, *binding, self.queue.clone()))
                 }

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc, Weak,
-        atomic::{AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -37,6 +37,8 @@ pub(super) struct Server {
     pub(super) standing: Arc<Standing>,
     calls: AtomicU32,
     pid: Arc<AtomicU32>,
+    /// Another one bears its name: what becomes of this one is not told under it.
+    is_replaced: AtomicBool,
 }
 
 /// A call in flight, until it is dropped.
@@ -111,7 +113,10 @@ impl Server {
             };
             let me = me.clone();
             let observer = move |transition: &Transition| {
-                if let Some(server) = me.upgrade() {
+                let Some(server) = me.upgrade() else {
+                    return;
+                };
+                if !server.is_replaced.load(Ordering::Relaxed) {
                     queue.push(lane, server.state_event(transition));
                     server.heed_credentials(transition);
                 }
@@ -136,6 +141,7 @@ impl Server {
                 standing,
                 calls: AtomicU32::new(0),
                 pid,
+                is_replaced: AtomicBool::new(false),
             }
         });
         // Not before the observer finds the server: nothing that happens may pass unheard.
@@ -152,6 +158,11 @@ impl Server {
         if eager {
             self.supervisor.start();
         }
+    }
+
+    /// Another one is about to bear its name.
+    pub(super) fn make_way(&self) {
+        self.is_replaced.store(true, Ordering::Relaxed);
     }
 
     /// The host has given credentials: if it is parked for want of them, it is tried.

@@ -5,7 +5,8 @@ use std::sync::{
     atomic::{AtomicU32, Ordering},
 };
 
-use mcpconn::{CallOptions, Client, EventKind, Kind, Outcome, Report, Scope};
+use mcp_budget::State;
+use mcpconn::{CallOptions, Client, Event, EventKind, Kind, Outcome, Report, Scope};
 use serde_json::{Value, json};
 
 use crate::{
@@ -160,4 +161,47 @@ fn a_domain_is_configured_without_touching_another() {
     client.configure("personal", "{}").unwrap();
     let after = client.status().sessions;
     assert_eq!(before[0].session_id, after[0].session_id);
+}
+
+#[test]
+fn a_server_that_is_replaced_is_not_said_to_have_stopped_and_one_that_is_removed_is() {
+    let server = Server::start(|asked| match asked.method() {
+        "initialize" => asked.open("1"),
+        "tools/call" => asked.text("answered"),
+        _ => asked.usual(),
+    });
+    let entry: Value =
+        serde_json::from_str(&server.config(json!({"budget": {"floor_ms": 1}}))).unwrap();
+    let entry = entry["server"].clone();
+    let mut changed = entry.clone();
+    changed["headers"] = json!({"x-new": "1"});
+    let client = client("{}");
+    configure(&client, &json!({"changes": entry, "goes": entry}));
+    for server in ["changes", "goes"] {
+        answered(&client, begin(&client, "", server, "any"));
+    }
+    let report = configure(&client, &json!({"changes": changed}));
+    assert_eq!(report.changed, names(&["changes"]));
+    let call = begin(&client, "", "changes", "any");
+    let mut states = Vec::new();
+    let mut is_over = |event: &Event| {
+        if let EventKind::ServerState(status) = &event.kind {
+            states.push((event.server.to_string(), status.state));
+        }
+        matches!(event.kind, EventKind::Closed)
+    };
+    // What became of the old ones is told before the client is closed.
+    crate::next(&client, |event| {
+        is_over(event) || (event.id == call && event.is_completion())
+    });
+    client.close(None);
+    crate::next(&client, is_over);
+    let stopped = |server: &str| {
+        states
+            .iter()
+            .filter(|(name, state)| name == server && *state == State::Stopped)
+            .count()
+    };
+    // The one that replaced it stops with the client.
+    assert_eq!((stopped("changes"), stopped("goes")), (1, 1), "{states:?}");
 }
