@@ -245,7 +245,7 @@ typedef enum {
 
 // What brought a server into its state.
 typedef enum {
-  // It was not used yet.
+  // Nobody has wanted a home session yet.
   MCPCONN_REASON_FRESH = 1,
   // A call or the host wants it.
   MCPCONN_REASON_WANTED = 2,

@@ -86,7 +86,7 @@ pub enum Reason {
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Fresh => "not used yet",
+            Self::Fresh => "no home session was wanted yet",
             Self::Wanted => "wanted",
             Self::Retry => "retry",
             Self::Probe => "probe",

@@ -381,7 +381,15 @@ impl<L: Fn(&str) -> Option<String>> Reader<'_, L> {
                 );
             }
             (None, false, false) => {
-                return bad("command", "there is neither `command` nor `url`");
+                let names: Vec<_> = entry.keys().map(|name| format!("`{name}`")).collect();
+                let problem = match &names[..] {
+                    [] => "there is neither `command` nor `url`".into(),
+                    _ => format!(
+                        "there is neither `command` nor `url`, only {}",
+                        names.join(", ")
+                    ),
+                };
+                return bad("command", problem);
             }
         };
         Ok(ServerConfig {
@@ -728,6 +736,7 @@ mod tests {
         for (entry, named, said) in [
             ("1", "its entry", "object"),
             ("{}", "command", "neither"),
+            (r#"{"comand":"x"}"#, "command", "only `comand`"),
             (r#"{"command":""}"#, "command", "empty"),
             (r#"{"command":["x"]}"#, "command", "string"),
             (r#"{"command":"x","args":"y"}"#, "args", "array"),

@@ -62,7 +62,7 @@ pub struct mcpconn_server_info {
 #[repr(C)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum mcpconn_reason {
-    /// It was not used yet.
+    /// Nobody has wanted a home session yet.
     MCPCONN_REASON_FRESH = 1,
     /// A call or the host wants it.
     MCPCONN_REASON_WANTED = 2,
