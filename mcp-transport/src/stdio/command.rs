@@ -193,7 +193,8 @@ pub(super) fn exec_error(program: &CString, error: &std::io::Error) -> Error {
         Some(libc::EACCES | libc::EPERM) => config("is not executable"),
         Some(libc::ENOTDIR | libc::ENAMETOOLONG | libc::ELOOP) => config("is no usable path"),
         Some(libc::E2BIG) => config("cannot be started: arguments and environment are too long"),
-        Some(libc::ENOMEM | libc::EAGAIN | libc::EMFILE | libc::ENFILE) => {
+        // The last: it is being replaced, and somebody still writes to it.
+        Some(libc::ENOMEM | libc::EAGAIN | libc::EMFILE | libc::ENFILE | libc::ETXTBSY) => {
             Error::local(format_args!("\"{program}\" cannot be started now"), error)
         }
         _ => config(&format!("cannot be started: {error}")),
@@ -208,6 +209,22 @@ mod tests {
     fn host(pairs: &[(&str, &str)]) -> std::vec::IntoIter<(OsString, OsString)> {
         let pairs = pairs.iter().map(|(n, v)| ((*n).into(), (*v).into()));
         pairs.collect::<Vec<_>>().into_iter()
+    }
+
+    #[test]
+    fn what_passes_by_itself_is_no_fault_of_the_configuration() {
+        let said = |errno| {
+            exec_error(
+                &c"/bin/x".to_owned(),
+                &std::io::Error::from_raw_os_error(errno),
+            )
+        };
+        for errno in [libc::ETXTBSY, libc::EAGAIN, libc::ENOMEM] {
+            assert_eq!(said(errno).kind, ErrorKind::Local, "{errno}");
+        }
+        for errno in [libc::ENOENT, libc::EACCES, libc::E2BIG] {
+            assert_eq!(said(errno).kind, ErrorKind::Config, "{errno}");
+        }
     }
 
     fn directory(name: &str) -> PathBuf {
