@@ -20,7 +20,11 @@ fn listening(server: &Server) -> HttpConfig {
 
 /// A session that listens: its connection for messages, and the request for the stream.
 async fn open(server: &Server) -> (Client, Connection, Connection, Request) {
-    let mut client = Client::with(listening(server)).await;
+    open_over(server, HttpClient::new()).await
+}
+
+async fn open_over(server: &Server, pool: HttpClient) -> (Client, Connection, Connection, Request) {
+    let mut client = Client::over(listening(server), pool).await;
     let mut posts = client.open(server, &[("mcp-session-id", "s-1")]).await;
     client.notify("notifications/initialized");
     posts.request().await;
@@ -202,12 +206,7 @@ async fn gone_after_it_was_there_the_session_is_over() {
 async fn refused_for_want_of_credentials_it_waits_for_new_ones() {
     let server = Server::start().await;
     let pool = HttpClient::new();
-    let mut client = Client::over(listening(&server), pool.clone()).await;
-    let mut posts = client.open(&server, &[("mcp-session-id", "s")]).await;
-    client.notify("notifications/initialized");
-    posts.request().await;
-    posts.answer("202 Accepted", &[], "").await;
-    let (mut stream, _) = server.request().await;
+    let (mut client, _posts, mut stream, _) = open_over(&server, pool.clone()).await;
     let (tell, told) = std::sync::mpsc::channel();
     pool.tell_of_refused_streams(move |error| drop(tell.send(error.clone())));
     let challenge = [("www-authenticate", "Bearer scope=\"a\"")];
@@ -235,12 +234,7 @@ async fn refused_with_401_after_it_was_there_the_session_is_over_and_the_next_wa
     pool.tell_of_refused_streams(move |error| tell.send(error.kind).expect("it is held"));
     // What was given proves the credentials anew.
     for is_given in [true, false, true] {
-        let mut client = Client::over(listening(&server), pool.clone()).await;
-        let mut posts = client.open(&server, &[("mcp-session-id", "s")]).await;
-        client.notify("notifications/initialized");
-        posts.request().await;
-        posts.answer("202 Accepted", &[], "").await;
-        let (mut stream, _) = server.request().await;
+        let (mut client, _posts, mut stream, _) = open_over(&server, pool.clone()).await;
         if is_given {
             stream.begin_events(&[]).await;
             stream.end_chunks().await;
